@@ -158,7 +158,7 @@ def _counts(migration: KRaftMigration) -> str:
 def _show(migration: KRaftMigration, tree: ZnodeTree, plans: list[DirectoryPlan], level: int) -> None:
     print(f"Cluster {migration.cluster_id} at metadata.version {metadata_version_name(level)}: {_counts(migration)}.")
     for name in migration.deleted_topics:
-        print(f"Topic {name} waits for its deletion and is not taken over.")
+        print(f"Topic {name} is being deleted and is not migrated.")
     alive = running_brokers(tree)
     if alive:
         print(f"Brokers {', '.join(alive)} are registered in ZooKeeper: make sure that they do not run.")

@@ -283,7 +283,8 @@ def _throttle(
         cluster.configure(ResourceType.BROKER, str(broker_id), brokers[broker_id])
     if brokers:
         print(
-            f"throttled brokers {','.join(map(str, sorted(brokers)))}; `verify` removes the throttle when all is done"
+            f"throttled brokers {','.join(map(str, sorted(brokers)))}; `verify` removes the throttle when all "
+            "reassignments are done"
         )
 
 

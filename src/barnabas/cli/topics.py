@@ -162,7 +162,7 @@ def alter(
     if partitions is not None:
         added = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT_S)
         result(added[name], f"cannot add partitions to {name}")
-        print(f"{name} has {partitions} partitions now")
+        print(f"{name} now has {partitions} partitions")
 
 
 @app.command()

@@ -24,7 +24,7 @@ NOTE_MAX: Final = 10_000
 _SEVERITIES: Final = frozenset(severity.name.lower() for severity in Severity)
 _WORST: Final = 100
 #: Why a saved incident answers no question about the present.
-NOT_WATCHED: Final = "this is an incident that was saved, not a cluster"
+NOT_WATCHED: Final = "this is a saved incident, not a cluster"
 
 
 def description(cluster: ClusterView, quorum: Mapping[str, Any] | None, note: str, user: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def partition_numbers(key: str, value: str, low: int) -> dict[TopicPartition, in
 
 def partition_lists(key: str, value: str) -> tuple[TopicPartition, ...]:
     """Parses `{"topic": [0, 1]}`."""
-    form = 'a JSON object such as {"topic": [0, 1]} is allowed'
+    form = 'expected a JSON object such as {"topic": [0, 1]}'
     found = []
     for topic, partitions in _object(key, value, form).items():
         if not isinstance(partitions, list) or not all(type(each) is int and each >= 0 for each in partitions):

@@ -215,13 +215,16 @@ _IRRELEVANT_PREFIXES: Final = (
 )
 #: The keys with which the server refuses to start, because it cannot do what they require, with the reasons.
 _REFUSED: Final[dict[str, str]] = {
-    "secureClientPort": "TLS is not served",
-    "secureClientPortAddress": "TLS is not served",
+    "secureClientPort": "this server has no TLS",
+    "secureClientPortAddress": "this server has no TLS",
     "dynamicConfigFile": "this server is standalone and joins no ensemble",
-    "sessionRequireClientSASLAuth": "SASL is not served",
+    "sessionRequireClientSASLAuth": "this server has no SASL",
     "snapshot.compression.method": "snapshots are written uncompressed",
 }
-_REFUSED_PREFIXES: Final = {"ssl.": "TLS is not served", "authProvider.": "only world, auth, digest and ip are served"}
+_REFUSED_PREFIXES: Final = {
+    "ssl.": "this server has no TLS",
+    "authProvider.": "only world, auth, digest and ip are available",
+}
 _OFF: Final = frozenset({"", "false", "no"})
 
 

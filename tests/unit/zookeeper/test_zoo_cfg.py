@@ -27,8 +27,8 @@ def test_digests_are_sha1_by_default() -> None:
     ("line", "said"),
     [
         ("DigestAuthenticationProvider.digestAlg=ROT13", "expected one of MD5, SHA1"),
-        ("secureClientPort=2281", "TLS is not served"),
-        ("authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "digest and ip are served"),
+        ("secureClientPort=2281", "this server has no TLS"),
+        ("authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "digest and ip are available"),
         ("server.1=a:2888:3888\nserver.2=b:2888:3888", "this server is standalone"),
         ("tickTime=0", "expected 1 to"),
     ],

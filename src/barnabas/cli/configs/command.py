@@ -157,7 +157,7 @@ def alter(
             raise Failure(refused.message, refused.hint or hint_for(changes, listed)) from refused
     if dry_run:
         _show_changes(entity, changes, listed)
-        output.say("nothing was changed: without --dry-run the change is applied")
+        output.say("nothing was changed; omit --dry-run to apply the change")
     else:
         print(f"Completed updating config for {entity}.")
 

@@ -147,7 +147,7 @@ def _parse(data: bytes) -> Contexts:
     content = json.loads(data)
     _require(isinstance(content, dict), "it is not a JSON object")
     version = content.get("version")
-    _require(version == _VERSION, f"its version is {version!r}, this release reads {_VERSION}")
+    _require(version == _VERSION, f"its version is {version!r}, but this release reads {_VERSION}")
     named, current = content.get("contexts"), content.get("current")
     _require(isinstance(named, dict), 'it has no "contexts"')
     contexts = {name: _context(name, item) for name, item in named.items()}

@@ -48,10 +48,10 @@ async def recreate_topic(cluster: WatchedCluster, inputs: Inputs, role: Role) ->
     shape = await _shape(cluster, name)
     if inputs.is_dry_run:
         deleted = await delete_topic(cluster, inputs, role)
-        lost = ["offsets that groups have committed there are lost, and its topic id is another one"]
+        lost = ["offsets that groups have committed there are lost, and its topic id changes"]
         return plan([*deleted["plan"], *_lines(f"creates {name} again, empty", shape)], [*deleted["warnings"], *lost])
     await delete_topic(cluster, inputs, role)
-    described = ", ".join(_lines(f"{name} was deleted and is not created again; it had", shape))
+    described = ", ".join(_lines(f"{name} was deleted and has not been created again; it had", shape))
     if not await _is_gone(cluster, name):
         raise Problem("refused", f"{described}: brokers still know the deleted topic after {_GONE_S:.0f} s")
     try:

@@ -66,7 +66,7 @@ async def cancel_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
         raise Problem("refused", "none of these moves is in progress")
     if inputs.is_dry_run:
         lines = [f"{topic}-{index}: replicas stay {_before(ongoing[topic, index])}" for topic, index in keys]
-        return plan([f"cancels {len(keys)} moves", *_cut(lines)], ["what was copied is deleted"])
+        return plan([f"cancels {len(keys)} moves", *_cut(lines)], ["the data copied so far is deleted"])
     results = await alter(cluster, dict.fromkeys(keys))
     if not ongoing.keys() - set(keys):
         results += await remove_throttles(cluster, {topic for topic, _ in keys})
@@ -80,7 +80,7 @@ async def throttle_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
     if rate is None:
         if inputs.is_dry_run:
             lines = [f"removes the throttles of {len(cluster.table.brokers)} brokers and {len(topics)} topics"]
-            return plan(lines, [f"{len(ongoing)} moves run without a limit then"] if ongoing else [])
+            return plan(lines, [f"{len(ongoing)} moves then continue without a limit"] if ongoing else [])
         return outcome("throttles were removed", await remove_throttles(cluster, topics))
     if not ongoing:
         raise Problem("refused", "no move is in progress, so there is nothing to throttle")
@@ -109,7 +109,7 @@ async def verify_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
             state = "complete" if wanted is None or replicas == wanted else "not complete"
         states.append({"topic": topic, "partition": index, "state": state, "replicas": replicas})
         if state == "not complete":
-            lines.append(f"{topic}-{index}: replicas {replicas} rather than {wanted}, and no move runs")
+            lines.append(f"{topic}-{index}: replicas {replicas} rather than {wanted}, and no move is in progress")
     counts = {name: sum(each["state"] == name for each in states) for name in ("complete", "running", "not complete")}
     text = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "the plan is empty"
     topics = sorted({topic for topic, _ in targets})

@@ -49,9 +49,9 @@ async def add_acl(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[
         listed = await acls_view(cluster)
         warnings = [] if listed["problem"] is None else [listed["problem"]]
         if listed["rows"] is not None and rule in listed["rows"]:
-            warnings.append("this rule is there already")
+            warnings.append("this rule already exists")
         if rule["permission"] == "deny":
-            warnings.append("a rule that denies comes before all that allow")
+            warnings.append("a rule that denies takes precedence over all rules that allow")
         return plan([f"adds the rule: {shown_rule(rule)}"], warnings)
     creation = CreateAclsRequest.AclCreation(
         resource_type=RESOURCES[rule["resource"]],
@@ -118,7 +118,7 @@ async def set_scram_user(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
         line = (
             f"replaces the password of {user} for {mechanism}" if is_there else f"lets {user} log in with {mechanism}"
         )
-        return plan([line], ["connections that are open stay open"] if is_there else [])
+        return plan([line], ["open connections stay open"] if is_there else [])
     number, hash_name = SCRAM[mechanism]
     salt = secrets.token_bytes(_SALT_BYTES)
     row = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
@@ -134,7 +134,7 @@ async def set_scram_user(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
 async def remove_scram_user(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     user, mechanism = _name(inputs, "user"), inputs.choice("mechanism", tuple(MECHANISMS))
     if inputs.is_dry_run:
-        return plan([f"{user} cannot log in with {mechanism} any more"], ["connections that are open stay open"])
+        return plan([f"{user} cannot log in with {mechanism} any more"], ["open connections stay open"])
     row = AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism])
     request = AlterUserScramCredentialsRequest(deletions=[row])
     return await _alter_users(cluster, request, f"{user} cannot log in with {mechanism} any more")

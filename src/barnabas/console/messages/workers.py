@@ -19,7 +19,7 @@ _UINT32: Final = 4
 _WAIT_S: Final = 2.0
 _START_S: Final = 60.0
 _ANSWER_MAX: Final = 1 << 28
-_ENDED: Final = "the process of the search ended: the filter or a record needs more memory than a search can have"
+_ENDED: Final = "the process of the search ended: the filter or a record needs more memory than a search can use"
 
 
 class Worker:

@@ -43,7 +43,7 @@ READS: Final = frozenset(
         "audit",
     }
 )
-_NO_RULE: Final = "a user with patterns of topics or groups cannot do this"
+_NO_RULE: Final = "a user whose access is limited by patterns of topics or groups cannot do this"
 
 
 class Named(NamedTuple):
