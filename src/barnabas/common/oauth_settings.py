@@ -251,8 +251,8 @@ def _check_options(listener: str, options: Mapping[str, str]) -> None:
     named = next((name for name in options if name.startswith("ssl.")), None)
     if named is not None:
         raise ConfigError(
-            f"the JAAS option {named} of OAUTHBEARER on listener {listener} is not supported: servers are checked by "
-            "the certificates of the system, or of the file that the environment's SSL_CERT_FILE names"
+            f"the JAAS option {named} of OAUTHBEARER on listener {listener} is not supported: servers are verified "
+            "with the certificates of the system, or with those in the file that SSL_CERT_FILE names"
         )
 
 

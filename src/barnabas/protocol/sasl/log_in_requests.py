@@ -64,7 +64,7 @@ def log_in(login: Login, nonce: str, version_of: Callable[[], int]) -> LogIn:
     except StopIteration:
         return lifetime_ms
     except ValueError as error:
-        raise LogInFailed(str(error), f"cannot be trusted by {mechanism}: {error}") from error
+        raise LogInFailed(str(error), f"does not complete the login with {mechanism}: {error}") from error
 
 
 def _name(code: int) -> str:
