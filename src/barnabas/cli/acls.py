@@ -90,7 +90,7 @@ class Resource(NamedTuple):
         return cls(found, name)
 
 
-Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:NAME; User:* means everybody")]
+Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:NAME; User:* means everyone")]
 OperationArgument = Annotated[Operation, typer.Argument(metavar="OPERATION", help=", ".join(Operation))]
 ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="TYPE:NAME, TYPE:* or cluster")]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow; rules that deny take precedence")]

@@ -138,7 +138,7 @@ def list_tokens(
         output.show_json([_fields(token, with_hmac=with_hmac) for token in found])
         return
     if not found:
-        print("there is no token that you may see")
+        print("there is no token that you have a right to see")
         return
     columns = ["token", "owner", "renewers", "expires", "renewable until", *(["hmac"] if with_hmac else [])]
     rows = []
@@ -218,7 +218,9 @@ def _hmac_of(wire: Wire, token_id: str) -> bytes:
     for token in _tokens(wire):
         if token.token_id == token_id:
             return bytes(token.hmac)
-    raise Failure(f"there is no token {token_id}, or you may not see it", "`barnabas tokens list` shows the tokens")
+    raise Failure(
+        f"there is no token {token_id}, or you have no right to see it", "`barnabas tokens list` shows the tokens"
+    )
 
 
 def _check(code: int, what: str) -> None:

@@ -20,7 +20,7 @@ HEEDED: Final[dict[str, str]] = {
     "alter.log.dirs.replication.quota.window.size.seconds": "The time span of each sample of the rate at which "
     "replicas move between log directories, in seconds.",
     "authorizer.class.name": "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer, which decides "
-    "by the ACLs of the cluster, super.users and allow.everyone.if.no.acl.found; or empty, to let everybody do "
+    "by the ACLs of the cluster, super.users and allow.everyone.if.no.acl.found; or empty, to let everyone do "
     "everything.",
     "auto.create.topics.enable": "Whether the broker creates a topic that does not exist when a client asks for it by "
     "name.",
@@ -40,7 +40,8 @@ HEEDED: Final[dict[str, str]] = {
     "compression.zstd.level": "The Zstandard compression level that the broker uses if compression.type is zstd.",
     "connection.failed.authentication.delay.ms": "How long the broker waits before it answers a failed authentication "
     "and closes the connection, in milliseconds.",
-    "connections.max.idle.ms": "How long a connection can be idle before the broker closes it, in milliseconds.",
+    "connections.max.idle.ms": "How long a connection can be idle before the broker closes it, in milliseconds; -1 "
+    "means no limit.",
     "connections.max.reauth.ms": "How long a client can use a connection to a SASL listener before it has to "
     "authenticate again, in milliseconds; the broker closes the connection of a client that does not. 0 sets no "
     "limit. With the prefix listener.name.LISTENER.MECHANISM. the key applies to one mechanism of one listener.",
@@ -203,16 +204,16 @@ HEEDED: Final[dict[str, str]] = {
     "metadata.log.max.record.bytes.between.snapshots": "The maximum number of bytes of metadata records between two "
     "snapshots.",
     "metadata.log.max.snapshot.interval.ms": "The maximum time between two snapshots while there are new metadata "
-    "records, in milliseconds.",
+    "records, in milliseconds; 0 means no limit.",
     "metadata.log.segment.bytes": "The maximum size of a segment of the metadata log in bytes.",
     "metadata.log.segment.ms": "How long a segment of the metadata log can be active before it is rolled, in "
     "milliseconds.",
     "metadata.max.idle.interval.ms": "How often the active controller writes a no-op record to the metadata log, in "
     "milliseconds; 0 means never.",
-    "metadata.max.retention.bytes": "The maximum size of the metadata log and its snapshots in bytes. Above it, "
-    "segments and snapshots that a newer snapshot covers are deleted.",
+    "metadata.max.retention.bytes": "The maximum size of the metadata log and its snapshots in bytes; -1 means no "
+    "limit. Above it, segments and snapshots that a newer snapshot covers are deleted.",
     "metadata.max.retention.ms": "How long segments of the metadata log and snapshots are kept once a newer snapshot "
-    "covers them, in milliseconds.",
+    "covers them, in milliseconds; -1 means no limit.",
     "min.insync.replicas": "The minimum number of replicas that must be in the ISR for a produce request with "
     "acks=all to succeed.",
     "node.id": "The id of this node, unique in the cluster.",
