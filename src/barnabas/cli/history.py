@@ -111,7 +111,7 @@ def show(
     ] = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(help="The number of changes to show, the latest ones", min=1)] = 200,
+    limit: Annotated[int, typer.Option(help="How many of the latest changes to show", min=1)] = 200,
     as_json: Json = False,
 ) -> None:
     """Show what changed and when, with causes; without a topic, first how much is recorded"""
