@@ -58,14 +58,15 @@ GROUPS: Final = """
 ## Groups
 
 These settings of a consumer group are set with IncrementalAlterConfigs. Each is read live. If a group does not have
-the setting, the value of the broker key `group.` + name applies; its limits apply in any case.
+the setting, the value of the broker key `group.` + name applies. The broker's limits apply in both cases.
 """
 
 MODE: Final = """
 ## Brokers: ZooKeeper mode
 
 `zookeeper.connect` without `process.roles` chooses ZooKeeper mode: the keys and their defaults are then those of Kafka
-3.9.1. The keys of the quorum (`controller.quorum.*`, `controller.listener.names`) have no effect; these keys have one:
+3.9.1. The keys of the quorum (`controller.quorum.*`, `controller.listener.names`) have no effect. These keys have an
+effect only in this mode:
 
 | key | default | |
 |---|---|---|

@@ -179,7 +179,7 @@ def test_requests_that_fail_are_reported_in_one_line(run: Run, topic: str) -> No
     for arguments, words in (
         (("describe", "never-there"), "no group never-there"),
         (("describe",), "give names of groups, or --all-groups"),
-        (("delete", "never-there"), "1 of 1 not deleted"),
+        (("delete", "never-there"), "1 of 1 could not be deleted"),
         (("reset-offsets", "g", "--to-latest"), "choose --topic"),
         (("reset-offsets", "g", "--topic", "never-there", "--to-latest"), "no topic never-there"),
         (("reset-offsets", "g", "--topic", f"{topic}:7", "--to-latest"), f"{topic}-7"),

@@ -105,7 +105,7 @@ def test_a_listener_with_tls_and_a_log_in_is_added_survives_a_restart_and_is_rem
         assert until("the end of the listener", lambda: not is_served(port), 10)
         assert is_served(server.port)
         log = server.log_path.read_text()
-        assert "listener SECURE is closed, and its connections with it" in log
+        assert "closed listener SECURE and its connections" in log
     finally:
         server.stop()
 

@@ -381,7 +381,7 @@ def test_the_command_for_tokens(server: BarnabasServer, capsys: pytest.CaptureFi
     assert run(["tokens", "list", "--hmac", "--owner", "User:alice", *where]) == 0
     assert hmac in capsys.readouterr().out
     assert run(["tokens", "list", "--owner", "User:nobody", *where]) == 0
-    assert capsys.readouterr().out == "there is no token that you may see\n"
+    assert capsys.readouterr().out == "there is no token that you have a right to see\n"
     assert run(["tokens", "renew", token, "--for", "10m", "--json", *where]) == 0
     assert json.loads(capsys.readouterr().out)["expires_ms"] < row["expires_ms"]
     stranger = _flags(server, "node", NODE_PASSWORD)

@@ -344,6 +344,6 @@ def test_nodes_and_javas_client_with_unsecured_tokens_from_a_jaas_file(tmp_path:
             "org.apache.kafka.tools.TopicCommand", *where, "--create", "--topic", "t", "--replication-factor", "2"
         )
         assert done.returncode == 0, done.stderr
-        assert all(node.log.count("accepts unsecured tokens of OAUTHBEARER") == 2 for node in nodes.all)
+        assert all(node.log.count("accepts unsecured OAUTHBEARER tokens") == 2 for node in nodes.all)
     finally:
         nodes.close()

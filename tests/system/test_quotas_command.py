@@ -88,7 +88,7 @@ def test_quotas_are_set_listed_and_removed(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("set", "producer_byte_rate=1"), "whose quota?"),
+        (("set", "producer_byte_rate=1"), "no entity is named"),
         (("set", "--user", "a", "--user-defaults", "producer_byte_rate=1"), "not both"),
         (("set", "--user", "", "producer_byte_rate=1"), "needs a name"),
         (("set", "--user", "a", "--ip", "::1", "producer_byte_rate=1"), "for no user or client id"),

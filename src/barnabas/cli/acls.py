@@ -90,7 +90,7 @@ class Resource(NamedTuple):
         return cls(found, name)
 
 
-Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:NAME; User:* means everybody")]
+Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:NAME; User:* means everyone")]
 OperationArgument = Annotated[Operation, typer.Argument(metavar="OPERATION", help=", ".join(Operation))]
 ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="TYPE:NAME, TYPE:* or cluster")]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow; rules that deny take precedence")]
@@ -194,7 +194,7 @@ def explain(
     if decision.rule is not None:
         print(f"{question}: {'allowed' if decision.allowed else 'denied'} by the rule {rules[decision.rule]}")
         who = addition(decision.rule, all_events(bootstrap, properties))
-        print(f"the rule was added {who}" if who else "the journal does not have who added the rule")
+        print(f"the rule was added {who}" if who else "the journal does not show who added the rule")
     else:
         why = "no rule of the resource applies to this request" if decision.has_rules else "the resource has no rule"
         print(f"{question}: denied, because {why}")

@@ -83,7 +83,7 @@ ENTRIES: Final = (
     CommandEntry("reassign", "reassign", "app", "Move replicas to other brokers or log directories"),
     CommandEntry("pipeline", "pipeline", "app", "Run Spark pipelines over orders, and query their tables", "pipeline"),
     CommandEntry(
-        "orders", "orders", "app", "Replay a year of retail orders, and verify that each arrived once", "orders"
+        "orders", "orders", "app", "Replay a year of retail orders, and verify that each arrived exactly once", "orders"
     ),
     CommandEntry("log", "log", "app", "Show, verify and repair the files of a log without a broker"),
 )

@@ -49,7 +49,9 @@ UsersPath = Annotated[
     Path | None,
     typer.Option("--users", metavar="FILE", help="The file of users; default: next to the file of contexts"),
 ]
-Directory = Annotated[Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")]
+Directory = Annotated[
+    Path | None, typer.Option("--dir", help="Show the embedded cluster in this directory, with the lab")
+]
 ClusterNames = Annotated[
     list[str] | None,
     typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
@@ -63,10 +65,13 @@ IncidentPath = Annotated[
     typer.Option("--incident", metavar="FILE", help="Show a saved incident, or a history, instead of a cluster"),
 ]
 ConfigPath = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Clusters, masks, users and all else from a TOML file")
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Read clusters, masks, users and all other settings from a TOML file"
+    ),
 ]
 Registry = Annotated[
-    str | None, typer.Option("--schema-registry", metavar="URL", help="The registry of the records' schemas")
+    str | None, typer.Option("--schema-registry", metavar="URL", help="URL of the registry with the schemas of records")
 ]
 Certificate = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM) for https", exists=True)
@@ -76,7 +81,9 @@ AllowedHosts = Annotated[
     list[str] | None,
     typer.Option("--allowed-host", metavar="NAME", help="A name by which browsers reach the page; repeatable"),
 ]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Listen on another address without users or without TLS")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Listen on an address of the network even without users or without TLS")
+]
 
 
 @app.callback()
@@ -249,7 +256,7 @@ def _incident_target(incident: Path | None, directory: Path | None, history: Pat
     if incident is None:
         return None
     if directory is not None or history is not None:
-        raise Failure("--incident shows a file: --dir and --history are for a cluster")
+        raise Failure("--incident shows a file instead of a cluster: omit --dir and --history")
     return incident_target(incident)
 
 
@@ -308,18 +315,18 @@ def _security(settings: dict[str, str]) -> Security:
 def _check_place(place: Place, *, has_users: bool, insecure: bool) -> None:
     """Raises Failure for a page that others reach without a log-in, or without TLS."""
     if (place.certificate is None) != (place.key is None):
-        raise Failure("--tls-certificate and --tls-key belong together")
+        raise Failure("--tls-certificate and --tls-key must be given together")
     if is_loopback(place.host) or insecure:
         return
     if not has_users:
         raise Failure(
-            f"at {place.host} others reach the console, and it has no users",
-            "add one with `barnabas console user add NAME`; --insecure serves it without",
+            f"the console has no users, and other machines can reach it at {place.host}",
+            "add one with `barnabas console user add NAME`, or serve it without users with --insecure",
         )
     if not place.is_tls:
         raise Failure(
             f"at {place.host} passwords would cross the network in plain text",
-            "give it --tls-certificate and --tls-key; --insecure serves it without",
+            "give --tls-certificate and --tls-key, or serve it without TLS with --insecure",
         )
 
 
@@ -355,13 +362,15 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user")],
     role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}")] = "viewer",
     topics: Annotated[
-        list[str] | None, typer.Option("--topics", metavar="PATTERN", help="Topics that the user sees, such as shop-*")
+        list[str] | None,
+        typer.Option("--topics", metavar="PATTERN", help="Topics that the user can see, such as shop-*; repeatable"),
     ] = None,
     groups: Annotated[
-        list[str] | None, typer.Option("--groups", metavar="PATTERN", help="Groups that the user sees")
+        list[str] | None, typer.Option("--groups", metavar="PATTERN", help="Groups that the user can see; repeatable")
     ] = None,
     clusters: Annotated[
-        list[str] | None, typer.Option("--clusters", metavar="PATTERN", help="Clusters that the user sees")
+        list[str] | None,
+        typer.Option("--clusters", metavar="PATTERN", help="Clusters that the user can see; repeatable"),
     ] = None,
     users: UsersPath = None,
 ) -> None:

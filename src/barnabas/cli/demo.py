@@ -52,7 +52,7 @@ def demo(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON")] = False,
 ) -> None:
-    """Run three brokers, real orders and Spark, kill a broker, and prove that each order arrived once
+    """Run three brokers, real orders and Spark, kill a broker, and prove that each order arrived exactly once
 
     The demo takes about two minutes with its defaults. Ctrl-C stops everything that it started.
     """

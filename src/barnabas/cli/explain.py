@@ -41,7 +41,7 @@ def explain(
         bool, typer.Option("--now", help="Show all present problems, with their causes and remedies")
     ] = False,
     incident: Annotated[
-        bool, typer.Option("--incident", help="Show the causes of all that happened since --since (15m)")
+        bool, typer.Option("--incident", help="Show the causes of everything since --since (default: 15m)")
     ] = False,
     pause: Annotated[
         str | None,
@@ -183,7 +183,7 @@ def _explain_pause(client: Consumer, topic: str, from_ms: int, to_ms: int, as_js
     if as_json:
         output.show_json([outage.to_json() for outage in found])
         return
-    nothing = f"No partition of {topic} lost its leader, or had too few in-sync replicas, in this time."
+    nothing = f"No partition of {topic} lost its leader, or had too few in-sync replicas, in this period."
     print("\n".join(line for outage in found for line in outage.lines(topic)) if found else nothing)
     if EVENTS_TOPIC not in topics:
         output.say(_NO_JOURNAL)

@@ -40,11 +40,14 @@ InitialControllers = Annotated[
         "--initial-controllers",
         "-I",
         metavar="ID@HOST:PORT:DIRECTORY_ID,...",
-        help="The first voters of a dynamic quorum; the same on each of them",
+        help="The first voters of a dynamic quorum; the same list on each of them",
     ),
 ]
 NewCluster = Annotated[
-    bool, typer.Option("--new-cluster", help="The cluster has never run: this static voter votes from the beginning")
+    bool,
+    typer.Option(
+        "--new-cluster", help="State that the cluster has never run, so that this static voter votes from the beginning"
+    ),
 ]
 AddScram = Annotated[
     list[str] | None,
@@ -52,7 +55,7 @@ AddScram = Annotated[
         "--add-scram",
         "-S",
         metavar="MECHANISM=[name=...,password=...]",
-        help="A SCRAM credential that the cluster begins with; the same on each controller; repeatable",
+        help="A SCRAM credential to begin with; the same on each controller; repeatable",
     ),
 ]
 

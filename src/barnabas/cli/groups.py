@@ -349,7 +349,7 @@ def _plan(
         partitions = [each for each in partitions if each in (goal.rows or {}).get(group, {})]
     missing = view.missing(partitions)
     if missing:
-        raise Failure(f"missing, or without a leader: {', '.join(map(str, missing))}")
+        raise Failure(f"these partitions do not exist, or have no leader: {', '.join(map(str, missing))}")
     return new_offsets(goal, group, partitions, committed, view)
 
 
@@ -396,7 +396,10 @@ def delete(
 @app.command(name="delete-offsets")
 def delete_offsets(
     group: Annotated[str, typer.Argument(metavar="GROUP")],
-    topics: Annotated[list[str], typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Repeatable")],
+    topics: Annotated[
+        list[str],
+        typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="A topic, or some of its partitions; repeatable"),
+    ],
     yes: Yes = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -425,7 +428,7 @@ def _show_outcome(
     _show([*columns, "outcome"], shown, as_json)
     kept = sum(why is not None for why in refused)
     if kept:
-        raise Failure(f"{kept} of {len(rows)} not deleted")
+        raise Failure(f"{kept} of {len(rows)} could not be deleted")
 
 
 def _show(columns: Sequence[str], rows: Sequence[Sequence[object]], as_json: bool) -> None:

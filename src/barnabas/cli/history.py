@@ -39,8 +39,8 @@ from barnabas.monitor.watch import watch
 app = typer.Typer(no_args_is_help=True, help="Record the states of a cluster in one file, and show any moment of it")
 
 HistoryFile = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `history record` wrote")]
-Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only from this time on")]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only up to this time")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only changes from this time on")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only changes up to this time")]
 Moment = Annotated[
     str, typer.Argument(metavar="TIME", help="12:03:10, 2026-11-26T12:03:10 (UTC), milliseconds, or 10m before the end")
 ]
@@ -49,7 +49,7 @@ Moment = Annotated[
 @app.command()
 def record(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; an existing one is continued")],
-    days: Annotated[float, typer.Option(help="Keep this many days", min=0.01)] = 7.0,
+    days: Annotated[float, typer.Option(help="Number of days to keep", min=0.01)] = 7.0,
     megabytes: Annotated[int, typer.Option(help="Keep the file below this size, in MB", min=1)] = 1_000,
     interval: Annotated[float, typer.Option(help="Seconds between two requests", min=0.1, max=3600)] = 1.0,
     controllers: Controllers = None,
@@ -59,8 +59,8 @@ def record(
 ) -> None:
     """Record every change of a cluster until Ctrl-C
 
-    The command works with any Kafka cluster, and sees what `barnabas monitor` sees. A clean end leaves one file, which
-    can be copied and opened anywhere.
+    The command works with any Kafka cluster, and sees what `barnabas monitor` sees. A clean stop leaves a
+    single file, which can be copied and opened anywhere.
     """
     options = FeedOptions(interval_s=interval, wants_all_volumes=False, controllers=addresses(controllers or ""))
     feeds = cluster_feeds(bootstrap, properties or [], controller_properties or [], options)
@@ -106,10 +106,12 @@ def show(
         str | None,
         typer.Argument(metavar="[TOPIC[-PARTITION]]", help="The changes of a topic, or of one partition (orders-3)"),
     ] = None,
-    broker: Annotated[int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="Only about this broker")] = None,
+    broker: Annotated[
+        int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="Only changes of this broker")
+    ] = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(help="The last so many changes", min=1)] = 200,
+    limit: Annotated[int, typer.Option(help="How many of the latest changes to show", min=1)] = 200,
     as_json: Json = False,
 ) -> None:
     """Show what changed and when, with causes; without a topic, first how much is recorded"""
@@ -192,8 +194,8 @@ def show_moment(
 @app.command()
 def export(
     file: HistoryFile,
-    as_csv: Annotated[bool, typer.Option("--csv", help="One line for each change, with a head")] = False,
-    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON line for each change")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV: a header line, then one line for each change")] = False,
+    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="JSON lines: one for each change")] = False,
     since: Since = None,
     until: Until = None,
 ) -> None:

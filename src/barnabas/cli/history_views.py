@@ -25,7 +25,7 @@ def both(when: str | None, file: Path | None) -> tuple[str, Path]:
     if file is None:
         raise Failure("--at needs --history FILE", "`barnabas history record FILE` writes one")
     if when is None:
-        raise Failure("--history needs --at TIME", "`barnabas history show` has all changes")
+        raise Failure("--history needs --at TIME", "`barnabas history show` shows all changes")
     return when, file
 
 
@@ -46,7 +46,10 @@ def explain_at(when: str | None, file: Path | None, name: str | None, since: str
     """Explains the state of a partition, or of all partitions of a topic, at a moment of the history."""
     moment, path = both(when, file)
     if name is None:
-        raise Failure("--at explains a partition or a topic", "`barnabas history show FILE --broker N` has the rest")
+        raise Failure(
+            "--at explains a partition or a topic",
+            "`barnabas history show FILE --broker N` shows the changes of a broker",
+        )
     with opened(path) as history:
         table = history.at(moment)
         since_ms = 0 if since is None else history.time_of(since)
@@ -74,7 +77,7 @@ def _presents(table: PastTable, name: str) -> list[Present]:
         if row is not None:
             return [_present(table.state(row))]
     if rows is None:
-        raise Failure(f"there was no {name} at that time", "`barnabas history at` shows what there was")
+        raise Failure(f"there was no {name} at that time", "`barnabas history at` lists the partitions of that time")
     return [_present(state) for state in table.values(rows.tolist())]
 
 

@@ -112,7 +112,7 @@ def _of_broker(broker: int, reports: Sequence[Event], away: Collection[int]) -> 
     if peers:
         text = f"{who} ran and got no answer from brokers {', '.join(map(str, peers))}"
         return RootCause("link-lost", who, CERTAIN if len(peers) > 1 else LIKELY, text, tuple(reports))
-    text = f"{who} answers nobody, and its system does not answer either: it is cut off, or without power"
+    text = f"{who} does not answer, and neither does its machine: it is cut off, or without power"
     return RootCause("link-lost", who, LIKELY, text, tuple(reports))
 
 
@@ -124,9 +124,9 @@ def _hanging(broker: int, reports: Sequence[Event], away: Collection[int]) -> Ro
     begun = {(event["broker"], event["begin_ms"]) for event in reports}
     ended = {(event["broker"], event["begin_ms"]) for event in reports if "end_ms" in event}
     if begun == ended and broker not in away:
-        text = f"{who} did not answer for a while, its system accepted connections, and it reported nothing about that"
+        text = f"{who} did not answer for a while although its machine accepted connections, and did not report why"
         return RootCause(UNKNOWN, who, UNKNOWN, text, tuple(reports))
-    text = f"{who} answers nobody, and its system still accepts connections: its process is paused or hangs"
+    text = f"{who} does not answer, but its machine still accepts connections: its process is paused or hangs"
     return RootCause("paused", who, LIKELY, text, tuple(reports))
 
 

@@ -44,7 +44,7 @@ ZookeeperAddress = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="[HOST:PORT/CHROOT]",
-        help="Keep the metadata in ZooKeeper: at this address, or without one, in a server that the cluster starts. "
+        help="Keep the metadata in ZooKeeper: in the servers at this address, or in one that the cluster starts. "
         "Default: as last time, or a metadata quorum",
     ),
 ]
@@ -80,7 +80,7 @@ def up(
     zookeeper_port: ZookeeperPort = None,
     secure: Annotated[
         bool,
-        typer.Option("--secure", help="Give all listeners TLS and a log-in, with a user admin; for a new --dir"),
+        typer.Option("--secure", help="Use TLS and SASL on all listeners, with a user admin; only for a new --dir"),
     ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return when the cluster is ready, and leave it running")
@@ -158,7 +158,7 @@ def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path, conso
 def _refuse_detached_console(wanted: bool) -> None:
     if wanted:
         raise Failure(
-            "--console runs until Ctrl-C, so it does not go together with --detach",
+            "--console runs until Ctrl-C, so it cannot be combined with --detach",
             "start `barnabas console` in another terminal",
         )
 

@@ -49,10 +49,10 @@ def migrate_zookeeper(
 ) -> None:
     """Turn a stopped cluster in ZooKeeper mode into a KRaft cluster
 
-    The command is run for each broker with its own log directories, and for each new controller with an empty one.
-    Every run computes the same metadata from ZooKeeper, which runs (--connect) or is stopped (--data-dir); the brokers
-    are stopped. Logs are not touched, and a second run changes nothing. Start the nodes with a KRaft configuration
-    afterwards: process.roles, node.id (the former broker.id) and controller.quorum.voters.
+    Stop all brokers first. Run the command for each broker with its log directories, and for each new controller with
+    an empty directory. Every run computes the same metadata from ZooKeeper while it runs (--connect), or from its files
+    when it is stopped (--data-dir). Logs are not touched, and a second run changes nothing. Afterwards, start the nodes
+    with a KRaft configuration: process.roles, node.id (the former broker.id) and controller.quorum.voters.
     """
     level = _metadata_version(release_version)
     directories = [str(Path(each.strip()).absolute()) for each in log_dirs.split(",") if each.strip()]
@@ -158,7 +158,7 @@ def _counts(migration: KRaftMigration) -> str:
 def _show(migration: KRaftMigration, tree: ZnodeTree, plans: list[DirectoryPlan], level: int) -> None:
     print(f"Cluster {migration.cluster_id} at metadata.version {metadata_version_name(level)}: {_counts(migration)}.")
     for name in migration.deleted_topics:
-        print(f"Topic {name} waits for its deletion and is not taken over.")
+        print(f"Topic {name} is being deleted and is not migrated.")
     alive = running_brokers(tree)
     if alive:
         print(f"Brokers {', '.join(alive)} are registered in ZooKeeper: make sure that they do not run.")

@@ -37,7 +37,7 @@ Controllers = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT,...",
-        help="Also read the metadata log from these controllers: every change of any KRaft cluster, as it is "
+        help="Also read the metadata log from these controllers, for every change of any KRaft cluster as it is "
         "decided. The user needs ClusterAction",
     ),
 ]

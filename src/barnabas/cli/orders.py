@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from barnabas.orders.proof import Proof
     from barnabas.orders.replay import Progress, ReplayOptions
 
-app = typer.Typer(help="Replay a year of retail orders, and verify that each arrived once", no_args_is_help=True)
+app = typer.Typer(
+    help="Replay a year of retail orders, and verify that each arrived exactly once", no_args_is_help=True
+)
 
 _REPORT_EVERY_S = 5.0
 

@@ -74,7 +74,7 @@ def orders(
     checkpoint: Checkpoint = None,
     sink: Annotated[str, typer.Option(help="Format of the tables: parquet or delta (by delta-rs)")] = "parquet",
     trigger: Annotated[
-        str, typer.Option(help='"available-now" ends when all is read; "1 second" continues until it is stopped')
+        str, typer.Option(help='"available-now" ends when everything is read; "1 second" continues until it is stopped')
     ] = "available-now",
     watermark: Annotated[str, typer.Option(help="Maximum lateness of an order that still counts")] = "2 days",
     batch_records: Annotated[int, typer.Option(help="Maximum number of records in one batch", min=1)] = 100_000,
@@ -83,7 +83,7 @@ def orders(
     option: SourceOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Stream orders into tables: each one once, and invalid ones into quarantine with a reason
+    """Stream orders into tables, each exactly once, and invalid ones into quarantine with a reason
 
     A restarted stream continues where it stopped, however it ended. Ctrl-C and SIGTERM stop it after the current batch.
     """
@@ -324,7 +324,10 @@ def _show_books(last: Commit | None, tables: Path, as_json: bool) -> None:
         ]
         output.show_table(["orders pipeline", "count"], rows)
     if not total.balanced:
-        raise Failure("records read are not orders + duplicates + quarantine", f"the commits are in {tables}/_commits")
+        raise Failure(
+            "the number of records read is not orders + duplicates + quarantine",
+            f"the commits are in {tables}/_commits",
+        )
 
 
 def plain(books: Books) -> dict[str, Any]:

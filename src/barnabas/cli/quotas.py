@@ -79,7 +79,9 @@ class Entity(NamedTuple):
     def require(self) -> None:
         """Raises Failure if no option names an entity."""
         if not self.parts:
-            raise Failure("whose quota?", "give --user, --client, both, or --ip, each also with -defaults")
+            raise Failure(
+                "no entity is named", "give --user, --client or both, or --ip; each has a variant with -defaults"
+            )
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -183,7 +185,7 @@ def list_quotas(
     properties: ClientProperty = None,
     as_json: Json = False,
 ) -> None:
-    """List quotas: all of them, or those of the named entity, also together with other parts"""
+    """List quotas: all of them, or those of the entities with the given parts"""
     found = _Cluster(bootstrap, properties).quotas(entity)
     if as_json:
         output.show_json([{"entity": dict(each.parts), "quotas": quotas} for each, quotas in found])

@@ -49,7 +49,7 @@ class Wire:
         try:
             ClientSession("barnabas", "barnabas", login, secrets.token_urlsafe(18)).shake_hands(self._carry)
         except (OSError, DecodeError) as error:
-            raise Failure(f"{self._where} did not answer the log-in: {error}") from error
+            raise Failure(f"{self._where} did not answer the login: {error}") from error
         except LoginRefused as error:
             raise Failure(f"{self._where} {error}") from error
 

@@ -210,11 +210,13 @@ def generate(
 @app.command()
 def execute(
     plan_file: PlanFile,
-    throttle: Annotated[int, typer.Option("--throttle", help="Throttle between brokers in bytes/s; -1 is none")] = -1,
+    throttle: Annotated[
+        int, typer.Option("--throttle", help="Throttle between brokers in bytes/s; -1 means none")
+    ] = -1,
     directory_throttle: Annotated[
         int,
         typer.Option(
-            "--replica-alter-log-dirs-throttle", help="Throttle between log directories in bytes/s; -1 is none"
+            "--replica-alter-log-dirs-throttle", help="Throttle between log directories in bytes/s; -1 means none"
         ),
     ] = -1,
     additional: Annotated[
@@ -281,7 +283,8 @@ def _throttle(
         cluster.configure(ResourceType.BROKER, str(broker_id), brokers[broker_id])
     if brokers:
         print(
-            f"throttled brokers {','.join(map(str, sorted(brokers)))}; `verify` removes the throttle when all is done"
+            f"throttled brokers {','.join(map(str, sorted(brokers)))}; `verify` removes the throttle when all "
+            "reassignments are done"
         )
 
 

@@ -58,7 +58,9 @@ Features = Annotated[
     ),
 ]
 Producers = Annotated[int, typer.Option("--producers", min=0, help="Number of producers")]
-Consumers = Annotated[int, typer.Option("--consumers", min=0, help="Number of consumers, chains or members")]
+Consumers = Annotated[
+    int, typer.Option("--consumers", min=0, help="Number of consumers, or with other --work of chains or members")
+]
 Rate = Annotated[
     float | None,
     typer.Option("--rate", min=0.01, help="Records per second of each producer", show_default="drawn from the seed"),

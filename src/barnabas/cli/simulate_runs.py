@@ -97,7 +97,7 @@ def _work(text: str, brokers: int) -> WorkKind:
         raise Failure(f"--work {text}: no such workload", f"expected one of: {', '.join(known)}")
     if text != WorkKind.RECORDS.value and brokers < _BROKERS_OF_COORDINATORS:
         raise Failure(
-            f"--work {text} with {brokers} brokers: nothing syncs what coordinators write",
+            f"--work {text} with {brokers} brokers: one power failure could lose what coordinators have written",
             f"--brokers {_BROKERS_OF_COORDINATORS}",
         )
     return WorkKind(text)

@@ -69,7 +69,11 @@ def create(
     ] = None,
     max_lifetime: Annotated[
         str | None,
-        typer.Option("--max-lifetime", metavar="DURATION", help=f"How long it can be renewed, {_DURATION_FORM}"),
+        typer.Option(
+            "--max-lifetime",
+            metavar="DURATION",
+            help=f"How long it can be renewed after its creation, {_DURATION_FORM}",
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
@@ -77,7 +81,8 @@ def create(
 ) -> None:
     """Create a token, and print its id and its HMAC
 
-    With them a client logs in by SCRAM as the owner of the token, with tokenauth="true" in sasl.jaas.config.
+    A client that uses them as user name and password logs in by SCRAM as the owner of the token. It needs
+    tokenauth="true" in its sasl.jaas.config.
     """
     owner_type, owner_name = (None, None) if owner is None else _principal(owner)
     request = CreateDelegationTokenRequest(
@@ -126,14 +131,14 @@ def list_tokens(
     properties: ClientProperty = None,
     as_json: Json = False,
 ) -> None:
-    """List the tokens that you may see: your own, and others by right"""
+    """List the tokens that you can see: your own, and those that you have a right to describe"""
     with _wire(bootstrap) as wire:
         found = _tokens(wire, owners)
     if as_json:
         output.show_json([_fields(token, with_hmac=with_hmac) for token in found])
         return
     if not found:
-        print("there is no token that you may see")
+        print("there is no token that you have a right to see")
         return
     columns = ["token", "owner", "renewers", "expires", "renewable until", *(["hmac"] if with_hmac else [])]
     rows = []
@@ -174,7 +179,7 @@ def expire(
     properties: ClientProperty = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a token, or let it expire earlier; sessions that are open last until the end that they began with"""
+    """Remove a token, or let it expire earlier; open connections keep the end of their session"""
     period_ms = _NOW if period is None else parse_duration_ms(period)
     with _wire(bootstrap) as wire:
         request = ExpireDelegationTokenRequest(hmac=_hmac_of(wire, token), expiry_time_period_ms=period_ms)
@@ -213,7 +218,9 @@ def _hmac_of(wire: Wire, token_id: str) -> bytes:
     for token in _tokens(wire):
         if token.token_id == token_id:
             return bytes(token.hmac)
-    raise Failure(f"there is no token {token_id}, or you may not see it", "`barnabas tokens list` shows the tokens")
+    raise Failure(
+        f"there is no token {token_id}, or you have no right to see it", "`barnabas tokens list` shows the tokens"
+    )
 
 
 def _check(code: int, what: str) -> None:

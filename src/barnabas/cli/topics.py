@@ -40,10 +40,20 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics", no_arg
 def create(
     names: Names,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the broker's default", min=-1, max=INT32_MAX)
+        int,
+        typer.Option(
+            "--partitions", "-p", help="Number of partitions; -1 means the broker's default", min=-1, max=INT32_MAX
+        ),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default", min=-1, max=INT16_MAX)
+        int,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            help="Number of replicas; -1 means the broker's default",
+            min=-1,
+            max=INT16_MAX,
+        ),
     ] = -1,
     config: Configs = None,
     if_not_exists: Annotated[bool, typer.Option(help="Accept a topic that already exists")] = False,
@@ -152,7 +162,7 @@ def alter(
     if partitions is not None:
         added = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT_S)
         result(added[name], f"cannot add partitions to {name}")
-        print(f"{name} has {partitions} partitions now")
+        print(f"{name} now has {partitions} partitions")
 
 
 @app.command()

@@ -31,7 +31,8 @@ def list_all(
         typer.Option("--state", help="Only transactions in this state: Ongoing, Empty, ...; repeatable"),
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="Repeatable")
+        list[int] | None,
+        typer.Option("--producer-id", min=0, max=INT64_MAX, help="Only transactions of this producer id; repeatable"),
     ] = None,
     open_for: Annotated[
         int | None,

@@ -70,7 +70,8 @@ def add(
     user: User,
     mechanism: Mechanism = MechanismName.SCRAM_SHA_512,
     iterations: Annotated[
-        int, typer.Option("--iterations", min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Rounds of the hash")
+        int,
+        typer.Option("--iterations", min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Number of iterations of the hash"),
     ] = ITERATIONS_MIN,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
@@ -93,7 +94,7 @@ def remove(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Remove the credential of a user; connections that are open stay open"""
+    """Remove the credential of a user; open connections stay open"""
     admin = admin_client(bootstrap, properties)
     deletion = UserScramCredentialDeletion(user, _OF_LIBRDKAFKA[mechanism])
     (done,) = admin.alter_user_scram_credentials([deletion], request_timeout=TIMEOUT_S).values()

@@ -51,11 +51,11 @@ def whatif(
     The command only reads, and works with any Kafka cluster. The answer is computed by the decisions of the controller:
     the next leader of each partition, what goes offline or under its min ISR, and the order of a rolling restart.
 
-    With --at and --history, the answer is about that moment of a recorded history. What the history does not have, such
-    as the voters, is asked of the cluster, if it answers.
+    With --at and --history, the answer is about that moment of a recorded history. The command asks the cluster, if it
+    answers, for what the history does not contain, such as the voters.
 
     The exit code is 0 if nothing is lost, 5 if a partition goes under its min ISR, 6 if one goes offline or needs an
-    unclean election, 3 if it cannot be done, and 1 if no broker answers.
+    unclean election, 3 if the change cannot be made, and 1 if no broker answers.
     """
     try:
         question = parse_question(words)
@@ -104,7 +104,7 @@ class _Cluster:
 
 def _save(answer: Answer, path: Path) -> None:
     if not answer.moves:
-        raise Failure(f"{answer.question} moves nothing, so that there is nothing to save")
+        raise Failure(f"{answer.question} moves nothing, so there is nothing to save")
     path.write_text(answer.reassignment_text(), encoding="utf-8")
     output.say(f"wrote {path}: `barnabas reassign execute --reassignment-json-file {path}` begins the moves")
 

@@ -17,7 +17,7 @@ _TEXTS: Final = {
     Effect.UNCLEAN: "unclean election: records are possibly lost",
     Effect.UNDER_MIN_ISR: "under min ISR: writes with acks=all are refused",
     Effect.SINGLE_COPY: "one copy left in sync",
-    Effect.AT_MIN_ISR: "at min ISR: one more loss refuses writes",
+    Effect.AT_MIN_ISR: "at min ISR: writes are refused after one more loss",
     Effect.NEW_LEADER: "new leader",
     Effect.UNDER_REPLICATED: "under-replicated, above min ISR",
 }
@@ -52,7 +52,7 @@ def summary(answer: Answer) -> Iterator[str]:
         if count:
             yield f"  {count:>7,}  {_TEXTS[effect]}"
     if answer.unclean_needed:
-        yield f"  {answer.unclean_needed:>7,}  of them only an unclean election would bring back"
+        yield f"  {answer.unclean_needed:>7,}  of them can return only by an unclean election"
     if answer.plan is None:
         yield f"  {len(answer.partitions):>7,}  of {output.counted(answer.total, 'partition')} change"
     if answer.moves:
@@ -62,7 +62,7 @@ def summary(answer: Answer) -> Iterator[str]:
         yield f"  {len(answer.stuck):>7,}  partitions cannot be moved"
     for effect in (Effect.OFFLINE, Effect.UNDER_MIN_ISR):
         if answer.already.get(effect):
-            yield f"  {answer.already[effect]:>7,}  {effect.label} before already, not counted"
+            yield f"  {answer.already[effect]:>7,}  {effect.label} already before, not counted"
     for note in answer.notes:
         yield f"  note: {note}"
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 HEEDED: Final[dict[str, str]] = {
-    "add.partitions.to.txn.retry.backoff.max.ms": "The longest time, in milliseconds, for which a partition leader "
-    "retries to add a partition to a transaction while the coordinator still completes the producer's previous "
-    "transaction.",
+    "add.partitions.to.txn.retry.backoff.max.ms": "How long a partition leader keeps retrying to add a partition to a "
+    "transaction while the coordinator is completing the producer's previous transaction, in milliseconds.",
     "add.partitions.to.txn.retry.backoff.ms": "How long a partition leader waits between two attempts to "
     "add a partition to a transaction, in milliseconds.",
     "advertised.listeners": "The addresses that clients and other brokers are given to connect to, as "
@@ -21,7 +20,7 @@ HEEDED: Final[dict[str, str]] = {
     "alter.log.dirs.replication.quota.window.size.seconds": "The time span of each sample of the rate at which "
     "replicas move between log directories, in seconds.",
     "authorizer.class.name": "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer, which decides "
-    "by the ACLs of the cluster, super.users and allow.everyone.if.no.acl.found; or empty, to let everybody do "
+    "by the ACLs of the cluster, super.users and allow.everyone.if.no.acl.found; or empty, to let everyone do "
     "everything.",
     "auto.create.topics.enable": "Whether the broker creates a topic that does not exist when a client asks for it by "
     "name.",
@@ -41,7 +40,8 @@ HEEDED: Final[dict[str, str]] = {
     "compression.zstd.level": "The Zstandard compression level that the broker uses if compression.type is zstd.",
     "connection.failed.authentication.delay.ms": "How long the broker waits before it answers a failed authentication "
     "and closes the connection, in milliseconds.",
-    "connections.max.idle.ms": "How long a connection can be idle before the broker closes it, in milliseconds.",
+    "connections.max.idle.ms": "How long a connection can be idle before the broker closes it, in milliseconds; -1 "
+    "means no limit.",
     "connections.max.reauth.ms": "How long a client can use a connection to a SASL listener before it has to "
     "authenticate again, in milliseconds; the broker closes the connection of a client that does not. 0 sets no "
     "limit. With the prefix listener.name.LISTENER.MECHANISM. the key applies to one mechanism of one listener.",
@@ -115,30 +115,31 @@ HEEDED: Final[dict[str, str]] = {
     "initial.broker.registration.timeout.ms": "How long a broker tries to register with the controller before it "
     "gives up and exits, in milliseconds.",
     "inter.broker.listener.name": "The name of the listener that brokers use to communicate with each other.",
-    "leader.imbalance.check.interval.seconds": "How often the controller checks for leaders to move back to their "
-    "preferred replicas, in seconds.",
+    "leader.imbalance.check.interval.seconds": "How often the controller checks for partitions whose leadership can "
+    "move back to the preferred replica, in seconds.",
     "leader.replication.throttled.replicas": "The replicas of this topic whose fetches are throttled on the leader, "
     "as partition:broker pairs separated by commas; * means all.",
     "listener.security.protocol.map": "The security protocol of each listener name, as NAME:PROTOCOL, separated by "
     "commas: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-    "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas. Listeners of a "
-    "running broker can be added, and those that are not advertised removed; a new address counts from the next start.",
+    "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas. At run time "
+    "listeners can be added, and listeners that are not advertised can be removed; a new address of a listener takes "
+    "effect at the next start.",
     "log.cleaner.backoff.ms": "How long the log cleaner waits when no log needs compaction, in milliseconds.",
-    "log.cleaner.dedupe.buffer.size": "The memory for the map of keys of the log cleaner in bytes, divided by "
+    "log.cleaner.dedupe.buffer.size": "The memory for the log cleaner's map of keys in bytes. It is divided by "
     "log.cleaner.threads.",
     "log.cleaner.delete.retention.ms": "How long tombstones and transaction markers stay in a compacted log, in "
     "milliseconds. A reader that starts from offset 0 has this long to see them.",
     "log.cleaner.enable": "Whether the log cleaner compacts logs whose cleanup policy includes compact.",
-    "log.cleaner.io.buffer.size": "The memory for the read and write buffers of the log cleaner in bytes, divided by "
+    "log.cleaner.io.buffer.size": "The memory for the log cleaner's read and write buffers in bytes. It is divided by "
     "log.cleaner.threads.",
-    "log.cleaner.io.max.bytes.per.second": "The maximum sum of bytes per second that the log cleaner reads and "
-    "writes, on average.",
+    "log.cleaner.io.max.bytes.per.second": "The maximum number of bytes per second that the log cleaner reads and "
+    "writes together, on average.",
     "log.cleaner.max.compaction.lag.ms": "The maximum time, in milliseconds, for which a record stays uncompacted, "
     "whatever the dirty ratio of its log.",
     "log.cleaner.min.cleanable.ratio": "The minimum ratio of dirty bytes to total bytes at which a log is compacted.",
     "log.cleaner.min.compaction.lag.ms": "The minimum age of a record before it can be compacted, in milliseconds.",
-    "log.cleaner.threads": "Divides the buffers of the log cleaner. It does not add threads: one log is compacted at "
-    "a time.",
+    "log.cleaner.threads": "The number by which the buffers of the log cleaner are divided. It adds no threads: one "
+    "log is compacted at a time.",
     "log.cleanup.policy": "What happens to old segments: delete removes them by age and size, compact keeps the last "
     "record of each key; both can be given.",
     "log.dir": "The log directory. Used only if log.dirs is not set.",
@@ -147,7 +148,7 @@ HEEDED: Final[dict[str, str]] = {
     "log.dirs": "The log directories, separated by commas. If not set, log.dir is used.",
     "log.flush.interval.messages": "The number of records in a partition after which the log is synced to disk.",
     "log.flush.interval.ms": "The maximum time, in milliseconds, that a record stays in memory before the log is "
-    "synced to disk. If not set, log.flush.scheduler.interval.ms is used.",
+    "synced to disk. If log.flush.interval.ms is not set, log.flush.scheduler.interval.ms is used.",
     "log.flush.offset.checkpoint.interval.ms": "How often the recovery points are written to disk, in milliseconds. "
     "Here, the broker also syncs its logs in the background at this interval, which keeps recovery after a kill "
     "short.",
@@ -172,15 +173,15 @@ HEEDED: Final[dict[str, str]] = {
     "log.retention.minutes are not set.",
     "log.retention.minutes": "How long a segment is kept, in minutes. Used only if log.retention.ms is not set.",
     "log.retention.ms": "How long a segment is kept, counted from the largest timestamp in it, in milliseconds; -1 "
-    "means no limit. If not set, log.retention.minutes is used.",
+    "means no limit. If log.retention.ms is not set, log.retention.minutes is used.",
     "log.roll.hours": "How long a segment can be active before it is rolled, in hours. Used only if log.roll.ms is "
     "not set.",
     "log.roll.jitter.hours": "The maximum jitter to subtract from log.roll.hours, in hours. Used only if "
     "log.roll.jitter.ms is not set.",
     "log.roll.jitter.ms": "The maximum random jitter, in milliseconds, to subtract from the roll time, so that not "
-    "all segments roll at the same time. If not set, log.roll.jitter.hours is used.",
-    "log.roll.ms": "How long a segment can be active before it is rolled, in milliseconds. If not set, log.roll.hours "
-    "is used.",
+    "all segments roll at the same time. If log.roll.jitter.ms is not set, log.roll.jitter.hours is used.",
+    "log.roll.ms": "How long a segment can be active before it is rolled, in milliseconds. If log.roll.ms is not set, "
+    "log.roll.hours is used.",
     "log.segment.bytes": "The maximum size of a segment file in bytes.",
     "log.segment.delete.delay.ms": "How long a file stays on disk, under another name, after it is removed from the "
     "log, in milliseconds.",
@@ -188,12 +189,13 @@ HEEDED: Final[dict[str, str]] = {
     "listener, accepts (listener.name.NAME.max.connection.creation.rate for one listener); above it, listeners "
     "delay the next connection. The inter-broker listener is exempt from the broker's rate.",
     "max.connections": "The maximum number of connections of the broker and of each listener "
-    "(listener.name.NAME.max.connections for one). At the limit a listener waits for a connection to close. "
-    "Inter-broker connections are accepted above the broker's limit; the least recently used connection of another "
-    "listener is closed for each.",
-    "max.connections.per.ip": "The maximum number of connections from one address. More are closed immediately.",
-    "max.connections.per.ip.overrides": "Limits of single addresses or host names instead of max.connections.per.ip, "
-    "as host:number, separated by commas.",
+    "(listener.name.NAME.max.connections for one listener). At the limit, a listener waits for a connection to close. "
+    "The inter-broker listener is exempt from the broker's limit: each of its connections above that limit closes the "
+    "least recently used connection of another listener.",
+    "max.connections.per.ip": "The maximum number of connections from one address. Connections above it are closed "
+    "immediately.",
+    "max.connections.per.ip.overrides": "The limits for single addresses or host names that replace "
+    "max.connections.per.ip, as host:number, separated by commas.",
     "max.incremental.fetch.session.cache.slots": "The maximum number of incremental fetch sessions that the broker "
     "keeps.",
     "max.request.partition.size.limit": "The maximum number of partitions in one DescribeTopicPartitions response.",
@@ -202,16 +204,16 @@ HEEDED: Final[dict[str, str]] = {
     "metadata.log.max.record.bytes.between.snapshots": "The maximum number of bytes of metadata records between two "
     "snapshots.",
     "metadata.log.max.snapshot.interval.ms": "The maximum time between two snapshots while there are new metadata "
-    "records, in milliseconds.",
+    "records, in milliseconds; 0 means no limit.",
     "metadata.log.segment.bytes": "The maximum size of a segment of the metadata log in bytes.",
     "metadata.log.segment.ms": "How long a segment of the metadata log can be active before it is rolled, in "
     "milliseconds.",
     "metadata.max.idle.interval.ms": "How often the active controller writes a no-op record to the metadata log, in "
     "milliseconds; 0 means never.",
-    "metadata.max.retention.bytes": "The maximum size of the metadata log and its snapshots in bytes. Above it, "
-    "segments and snapshots that a newer snapshot covers are deleted.",
+    "metadata.max.retention.bytes": "The maximum size of the metadata log and its snapshots in bytes; -1 means no "
+    "limit. Above it, segments and snapshots that a newer snapshot covers are deleted.",
     "metadata.max.retention.ms": "How long segments of the metadata log and snapshots are kept once a newer snapshot "
-    "covers them, in milliseconds.",
+    "covers them, in milliseconds; -1 means no limit.",
     "min.insync.replicas": "The minimum number of replicas that must be in the ISR for a produce request with "
     "acks=all to succeed.",
     "node.id": "The id of this node, unique in the cluster.",
@@ -225,8 +227,8 @@ HEEDED: Final[dict[str, str]] = {
     "offsets.commit.timeout.ms": "How long an offset commit waits for replication before it fails, in milliseconds.",
     "offsets.retention.check.interval.ms": "How often the coordinator checks for committed offsets that have expired, "
     "in milliseconds.",
-    "offsets.retention.minutes": "How long committed offsets are kept after their group has lost its last member, in "
-    "minutes.",
+    "offsets.retention.minutes": "How long committed offsets are kept, in minutes: after their group has lost its "
+    "last member, or after the commit if the group no longer subscribes to the topic or never had members.",
     "offsets.topic.compression.codec": "The codec of batches in __consumer_offsets, by number: 0 none, 1 gzip, 2 "
     "snappy, 3 lz4, 4 zstd.",
     "offsets.topic.num.partitions": "The number of partitions of __consumer_offsets. Do not change it after the topic "
@@ -268,26 +270,28 @@ HEEDED: Final[dict[str, str]] = {
     "sasl.enabled.mechanisms": "The mechanisms that SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
     "OAUTHBEARER and GSSAPI are supported. With the prefix listener.name.LISTENER. the key applies to one listener.",
     "sasl.jaas.config": "The login module of a SASL mechanism, with the users of PLAIN, and the user name and "
-    "password, or principal and keytab, by which this node logs in to others. Brokers read it only with the prefix "
-    "listener.name.LISTENER.MECHANISM.",
+    "password, or principal and keytab, with which this node logs in to other nodes. Brokers read it only with the "
+    "prefix listener.name.LISTENER.MECHANISM.",
     "sasl.kerberos.principal.to.local.rules": "The rules that map Kerberos principals to user names, separated by "
     "commas; the first rule that applies decides. DEFAULT takes the first component of principals of the machine's "
     "own realm.",
-    "sasl.kerberos.service.name": "The first component of the principals of all nodes, for GSSAPI. It can be in the "
-    "JAAS entry (serviceName) instead.",
+    "sasl.kerberos.service.name": "The first component of the Kerberos principals of all nodes, for GSSAPI. It can be "
+    "set in the JAAS entry (serviceName) instead.",
     "sasl.mechanism.controller.protocol": "The SASL mechanism with which this node logs in to controllers.",
     "sasl.mechanism.inter.broker.protocol": "The SASL mechanism with which this node logs in to other brokers. A "
     "change at run time applies to new connections.",
     "sasl.login.connect.timeout.ms": "How long this node waits for a connection to the token endpoint, in "
-    "milliseconds. Here, its sum with sasl.login.read.timeout.ms limits the whole request; each is 10,000 if it is not "
-    "set.",
+    "milliseconds. Here, the sum of this value and sasl.login.read.timeout.ms limits the whole request; each is "
+    "10,000 if it is not set.",
     "sasl.login.read.timeout.ms": "How long this node waits for the response of the token endpoint, in milliseconds.",
-    "sasl.login.refresh.buffer.seconds": "The latest time at which this node gets a new token, in seconds before "
-    "the old one expires, if the token lasts long enough.",
-    "sasl.login.refresh.min.period.seconds": "The minimum time between two refreshes of the token of this node, in "
-    "seconds, if the token lasts long enough.",
-    "sasl.login.refresh.window.factor": "The part of a token's lifetime after which this node gets the next token.",
-    "sasl.login.refresh.window.jitter": "The part of a token's lifetime of which a random share is added to "
+    "sasl.login.refresh.buffer.seconds": "How many seconds before its token expires this node gets a new one at the "
+    "latest. Ignored, as is sasl.login.refresh.min.period.seconds, if the sum of the two exceeds the lifetime of the "
+    "token.",
+    "sasl.login.refresh.min.period.seconds": "The minimum time that this node waits before it refreshes its token, in "
+    "seconds. Ignored, as is sasl.login.refresh.buffer.seconds, if the sum of the two exceeds the lifetime of the "
+    "token.",
+    "sasl.login.refresh.window.factor": "The fraction of a token's lifetime after which this node gets the next token.",
+    "sasl.login.refresh.window.jitter": "The largest random fraction of a token's lifetime that is added to "
     "sasl.login.refresh.window.factor.",
     "sasl.login.retry.backoff.max.ms": "The longest time that this node waits between two requests to the token "
     "endpoint after failures, in milliseconds.",
@@ -303,7 +307,8 @@ HEEDED: Final[dict[str, str]] = {
     "name one of them. If not set, a token must not name any.",
     "sasl.oauthbearer.expected.issuer": "The issuer (claim iss) that a token must name. If not set, any issuer is "
     "accepted.",
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often the key set is fetched, in milliseconds.",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often the node fetches the key set "
+    "(sasl.oauthbearer.jwks.endpoint.url), in milliseconds.",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "The longest time that the node waits between two "
     "requests for the key set after failures, in milliseconds.",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long the node waits after the first failed request for "
@@ -321,34 +326,35 @@ HEEDED: Final[dict[str, str]] = {
     "sasl.oauthbearer.token.endpoint.url": "Where this node gets the tokens with which it logs in to other nodes: "
     "the http or https URL of a token endpoint, or the file URL of a token. It must be in "
     "barnabas.sasl.oauthbearer.allowed.urls.",
-    "sasl.server.max.receive.size": "The maximum size of a request before the log-in, in bytes.",
-    "socket.listen.backlog.size": "The length of the queue of connections to accept. Here, the default of 50 does not "
-    "apply: if not set, the queue has 1,024 places.",
+    "sasl.server.max.receive.size": "The maximum size of a request before the client is authenticated, in bytes.",
+    "socket.listen.backlog.size": "The length of the queue of connections that wait to be accepted. If the key is not "
+    "set, the length here is 1,024 instead of 50.",
     "socket.receive.buffer.bytes": "The SO_RCVBUF buffer of client sockets in bytes; -1 means the default of the "
     "operating system. Here, that is also used if the key is not set.",
     "socket.request.max.bytes": "The maximum size of a request in bytes. The broker closes a connection that sends a "
     "larger one.",
     "socket.send.buffer.bytes": "The SO_SNDBUF buffer of client sockets in bytes; -1 means the default of the "
     "operating system. Here, that is also used if the key is not set.",
-    "security.inter.broker.protocol": "The security protocol, and with it the name of the listener, that brokers use "
-    "among each other if inter.broker.listener.name is not set.",
+    "security.inter.broker.protocol": "The security protocol of connections between brokers if "
+    "inter.broker.listener.name is not set. The inter-broker listener is then the listener with the name of this "
+    "protocol.",
     "ssl.allow.dn.changes": "Whether the certificate of a running listener can be replaced by one with another "
     "distinguished name.",
     "ssl.allow.san.changes": "Whether the certificate of a running listener can be replaced by one that lacks some "
     "of its alternative names.",
-    "ssl.cipher.suites": "The cipher suites of TLS connections, by their IANA names. A list without suites of TLS "
-    "1.3 means TLS 1.2; a choice among those of TLS 1.3 is refused, because it is not possible here. Empty means "
-    "OpenSSL's choice.",
+    "ssl.cipher.suites": "The cipher suites of TLS connections, by their IANA names. A list without suites of TLS 1.3 "
+    "allows only TLS 1.2. A list with some suites of TLS 1.3 but not all is refused, because a choice among them is "
+    "not possible here. Empty means OpenSSL's choice.",
     "ssl.client.auth": "Whether clients must present a certificate: required, requested or none. On SASL_SSL "
     "listeners only the key with the listener's prefix has an effect, as in Kafka.",
-    "ssl.enabled.protocols": "The versions of TLS for connections: TLSv1.2, TLSv1.3 or both.",
+    "ssl.enabled.protocols": "The TLS versions that connections can use: TLSv1.2, TLSv1.3 or both.",
     "ssl.endpoint.identification.algorithm": "Whether this node checks the host names of nodes that it connects to: "
     "https, or empty to check none.",
-    "ssl.key.password": "The password of the private key. For JKS, that of the store is used if it is not set.",
+    "ssl.key.password": "The password of the private key. If it is not set, the password of the store is used for JKS.",
     "ssl.keystore.certificate.chain": "The certificate chain of ssl.keystore.key, as PEM.",
     "ssl.keystore.key": "The private key as PEM, instead of a key store in a file.",
-    "ssl.keystore.location": "The file with the private key and certificate chain of the node. A change at run "
-    "time, also to the same name, reads the file again.",
+    "ssl.keystore.location": "The file with the private key and certificate chain of the node. Setting it at run "
+    "time, even to the same name, reads the file again.",
     "ssl.keystore.password": "The password of the key store. PEM files have none.",
     "ssl.keystore.type": "The format of the key store: JKS, PKCS12 or PEM. The content decides between JKS and PKCS12.",
     "ssl.principal.mapping.rules": "The rules that map the distinguished name of a client's certificate to the name "
@@ -387,10 +393,11 @@ OWN: Final[dict[str, str]] = {
     "barnabas.cluster.events.enable": "Whether the cluster keeps a journal of its changes and their causes, in the "
     "topic __cluster_events. Must be the same on all nodes.",
     "barnabas.cluster.events.retention.ms": "The retention.ms of __cluster_events when it is created.",
-    "barnabas.jaas.config.file": "A JAAS file, as Java's java.security.auth.login.config: its sections "
-    "listener.KafkaServer and KafkaServer have the entries of listeners without sasl.jaas.config.",
-    "barnabas.sasl.oauthbearer.allowed.urls": "The URLs that the keys of OAUTHBEARER can have, separated by commas, as "
-    "Java's system property org.apache.kafka.sasl.oauthbearer.allowed.urls.",
+    "barnabas.jaas.config.file": "A JAAS file, like that of Java's system property "
+    "java.security.auth.login.config. Its section listener.KafkaServer (the listener's name in lower case), or else "
+    "KafkaServer, contains the entries of a listener without sasl.jaas.config.",
+    "barnabas.sasl.oauthbearer.allowed.urls": "The URLs that sasl.oauthbearer.* keys can contain, separated by "
+    "commas, like Java's system property org.apache.kafka.sasl.oauthbearer.allowed.urls.",
     "barnabas.leader.election.strategy": "Which of the replicas that can lead without a loss becomes the leader: "
     "assignment (the first replica in the order of the assignment, as in Kafka), least-leaders (the broker that leads "
     "the fewest partitions), or module:function of an installed Python module. Must be the same on all controllers.",
@@ -400,7 +407,7 @@ OWN: Final[dict[str, str]] = {
     "MESSAGE_TOO_LARGE.",
     "barnabas.max.decompressed.batch.bytes": "The maximum size of a batch after decompression in bytes. A larger one "
     "is refused with MESSAGE_TOO_LARGE.",
-    "barnabas.metrics.listener": "The address of /metrics, as host:port. Empty: no metrics are served.",
+    "barnabas.metrics.listener": "The address of /metrics, as host:port. If empty, no metrics are served.",
     "barnabas.verify.records": "Which batches have their records checked before they are appended: true (all), "
     "uncompressed, or false (none).",
     "max.decompressed.message.bytes": "The maximum size of one record after decompression in bytes; a key of Kafka "
@@ -415,22 +422,23 @@ ZOOKEEPER: Final[dict[str, str]] = {
     "controlled.shutdown.max.retries": "How many times a stopping broker asks the controller to move its leaderships.",
     "controlled.shutdown.retry.backoff.ms": "How long a stopping broker waits before it asks again, in milliseconds.",
     "inter.broker.protocol.version": "The release whose protocol brokers use among themselves: 3.4 to 3.9.",
-    "leader.imbalance.per.broker.percentage": "The share of a broker's partitions, in percent, that may be led by "
-    "others before the controller moves their leadership back.",
+    "leader.imbalance.per.broker.percentage": "The share of the partitions that prefer a broker as leader, in "
+    "percent, that other brokers can lead before the controller moves the leadership back.",
     "reserved.broker.max.id": "The highest broker.id that a properties file can have; generated ones are above it.",
-    "zookeeper.connect": "The ZooKeeper servers, as host:port,host:port/chroot. The key chooses ZooKeeper mode.",
+    "zookeeper.connect": "The ZooKeeper servers, as host:port,host:port/chroot. Setting this key chooses ZooKeeper "
+    "mode.",
     "zookeeper.connection.timeout.ms": "How long the first connection to ZooKeeper can take, in milliseconds. If not "
     "set, the value of zookeeper.session.timeout.ms is used.",
-    "zookeeper.max.in.flight.requests": "How many requests to ZooKeeper can be unanswered.",
-    "zookeeper.session.timeout.ms": "How long ZooKeeper waits for a broker before it ends its session, in "
-    "milliseconds.",
+    "zookeeper.max.in.flight.requests": "The maximum number of unanswered requests to ZooKeeper.",
+    "zookeeper.session.timeout.ms": "How long ZooKeeper waits for a heartbeat from a broker before it expires the "
+    "broker's session, in milliseconds.",
 }
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
 _NOT_NEEDED = "has no effect: Barnabas has no such mechanism"
 _NO_SECURITY = "has no effect: Barnabas does not support it"
 _OWN_TICKETS = "has no effect: the system's Kerberos library gets and renews tickets from the keytab"
-_OPENSSL = "has no effect: OpenSSL serves TLS, without a choice of Java's providers"
+_OPENSSL = "has no effect: OpenSSL implements TLS, so Java's providers cannot be chosen"
 _NO_TIERS = "has no effect: tiered storage is not supported"
 _NO_TWO_PHASES = "has no effect: two-phase commit is not supported"
 _OWN_SLICES = "has no effect: __transaction_state is loaded in slices of a fixed size"

@@ -63,7 +63,7 @@ def parse(text: str) -> JaasEntry:
     """Parses an entry with exactly one module. Raises JaasError."""
     entries = parse_all(text)
     if len(entries) != 1:
-        raise JaasError(f"it has {len(entries)} login modules, exactly one is allowed")
+        raise JaasError(f"it has {len(entries)} login modules instead of one")
     return entries[0]
 
 

@@ -95,10 +95,12 @@ def credentials_of(config: ListenerSettings, listener: str, mechanism: str) -> t
     entry = jaas_entry(config, listener, mechanism)
     key = jaas_key(listener, mechanism)
     if entry is None:
-        raise ConfigError(f"{key} must be set: this node logs in to others on {listener} with {mechanism}")
+        raise ConfigError(f"{key} must be set: this node logs in to other nodes on {listener} with {mechanism}")
     name, password = entry.options.get("username"), entry.options.get("password")
     if not name or not password:
-        raise ConfigError(f"{key} needs username and password: with them this node logs in to others on {listener}")
+        raise ConfigError(
+            f"{key} needs the username and password with which this node logs in to other nodes on {listener}"
+        )
     return name, password
 
 
@@ -107,7 +109,7 @@ def login_tokens_of(config: ListenerSettings, listener: str) -> UnsecuredLogin |
     entry = jaas_entry(config, listener, OAUTHBEARER)
     if entry is None:
         key = jaas_key(listener, OAUTHBEARER)
-        raise ConfigError(f"{key} must be set: this node logs in to others on {listener} with {OAUTHBEARER}")
+        raise ConfigError(f"{key} must be set: this node logs in to other nodes on {listener} with {OAUTHBEARER}")
     return oauth_settings.login_tokens(config, listener, entry)
 
 

@@ -156,8 +156,8 @@ def listener_tokens(config: MechanismSettings, listener: str, entry: JaasEntry |
     unsecured = [name for name in options if name.startswith(_UNSECURED)]
     if key_set is not None and unsecured:
         raise ConfigError(
-            f"{_KEY_SET} of listener {listener} is set, and its JAAS entry has the option {unsecured[0]}: choose one, "
-            "tokens that the key set signs or unsecured ones"
+            f"{_KEY_SET} of listener {listener} is set, and its JAAS entry has the option {unsecured[0]}: choose "
+            "either tokens signed by the key set or unsecured tokens"
         )
     if key_set is None and not unsecured:
         raise ConfigError(
@@ -251,8 +251,8 @@ def _check_options(listener: str, options: Mapping[str, str]) -> None:
     named = next((name for name in options if name.startswith("ssl.")), None)
     if named is not None:
         raise ConfigError(
-            f"the JAAS option {named} of OAUTHBEARER on listener {listener} is not supported: servers are checked by "
-            "the certificates of the system, or of the file that the environment's SSL_CERT_FILE names"
+            f"the JAAS option {named} of OAUTHBEARER on listener {listener} is not supported: servers are verified "
+            "with the certificates of the system, or with those in the file that SSL_CERT_FILE names"
         )
 
 
@@ -307,7 +307,7 @@ def _unsecured_login(listener: str, options: Mapping[str, str]) -> UnsecuredLogi
     principal_claim = options.get(_LOGIN + "PrincipalClaimName", "").strip() or "sub"
     if not claims.get(principal_claim):
         raise ConfigError(
-            f"this node logs in to others on {listener} with OAUTHBEARER: it needs {_TOKENS}, or the option "
+            f"this node logs in to other nodes on {listener} with OAUTHBEARER: it needs {_TOKENS}, or the option "
             f"{_LOGIN}StringClaim_{principal_claim} in its JAAS entry for an unsecured token, for tests"
         )
     return UnsecuredLogin(claims, principal_claim, _option_number(options, _LOGIN + "LifetimeSeconds", 3_600))

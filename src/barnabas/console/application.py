@@ -118,7 +118,7 @@ async def _go_back(visit: Visit, route: Route) -> None:
             visit.past = await saved.past.at(saved.span[1])
         return
     if route.name not in PAST:
-        raise Problem("past", f"{route.path} is not recorded: it is only about the present")
+        raise Problem("past", f"{route.path} is not recorded: it exists only for the present")
     time_ms = visit.parameters.number("at")
     recording = visit.console.recordings.get(visit.live.cluster.name)
     if recording is None:

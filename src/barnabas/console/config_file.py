@@ -33,10 +33,10 @@ from barnabas.console.security.scope import PATTERN_MAX, Patterns
 
 _PORT_MAX: Final = 65_535
 _TYPES: Final[Mapping[type, str]] = {
-    str: "a text",
+    str: "a string",
     int: "a number",
     bool: "true or false",
-    list: "a list of texts",
+    list: "a list of strings",
     dict: "a table",
 }
 _TOP: Final[Mapping[str, type]] = {
@@ -157,7 +157,7 @@ def _cluster(content: Any, index: int, folder: Path) -> ClusterEntry:
     for name in ("properties", "controllers_properties"):
         for key, value in found.get(name, {}).items():
             if not isinstance(value, (str, int, float, bool)):
-                raise ConfigFileError(f"{where}.{name}.{key} is no text")
+                raise ConfigFileError(f"{where}.{name}.{key} is not a string")
         shown = {key: _property(value) for key, value in found.get(name, {}).items()}
         found[name] = shown
     if "schema_registry" in found:
@@ -178,7 +178,7 @@ def _mask(content: Any, index: int) -> Mask:
     found = dict(_checked(content, _MASK, f"{where}."))
     for name in ("topics", "fields"):
         if not found.get(name):
-            raise ConfigFileError(f"{where} needs {name}, a list of texts")
+            raise ConfigFileError(f"{where} needs {name}, a list of strings")
     try:
         return Mask(**{name: tuple(value) for name, value in found.items()})
     except MaskError as error:
@@ -211,5 +211,5 @@ def _checked(content: Any, allowed: Mapping[str, type], prefix: str) -> Iterator
             is_right = all(isinstance(each, str) and len(each) <= PATTERN_MAX for each in value)
         if not is_right:
             kind = "a list of tables" if wanted is list and not is_list else _TYPES[wanted]
-            raise ConfigFileError(f"{prefix}{name} is {kind}, not {value!r:.60}")
+            raise ConfigFileError(f"{prefix}{name} must be {kind}, not {value!r:.60}")
         yield name, value

@@ -24,7 +24,7 @@ NOTE_MAX: Final = 10_000
 _SEVERITIES: Final = frozenset(severity.name.lower() for severity in Severity)
 _WORST: Final = 100
 #: Why a saved incident answers no question about the present.
-NOT_WATCHED: Final = "this is an incident that was saved, not a cluster"
+NOT_WATCHED: Final = "this is a saved incident, not a cluster"
 
 
 def description(cluster: ClusterView, quorum: Mapping[str, Any] | None, note: str, user: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def write_incident(history: Path, since_ms: int, until_ms: int, about: Mapping[s
     try:
         folder = Path(tempfile.mkdtemp(prefix="barnabas-incident-"))
     except OSError as error:
-        raise HistoryError(f"there is no place for the file: {error.strerror or error}") from error
+        raise HistoryError(f"the file cannot be created: {error.strerror or error}") from error
     try:
         path = folder / "incident.db"
         text = json.dumps({**about, "since_ms": since_ms, "until_ms": until_ms}, ensure_ascii=False)

@@ -15,7 +15,7 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.nodes import Node
 
 _STOP_S: Final = 30.0
-_NOT_HERE: Final = "the cluster is not one of `barnabas up` on this machine"
+_NOT_HERE: Final = "the cluster was not started by `barnabas up` on this machine"
 
 
 class Lab:

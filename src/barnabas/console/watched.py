@@ -100,8 +100,8 @@ class WatchedCluster(ClusterView):
         """Notes that the watch ended. After a fault of its own, the last state stays, and every answer says so."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _LOG.error("the watch of cluster %s ended", self.name, exc_info=error)
-            self._failure = f"the watch ended by a fault of the console: {error}"
+            _LOG.error("the console has stopped watching cluster %s", self.name, exc_info=error)
+            self._failure = f"the console has stopped watching this cluster after a fault of its own: {error}"
             self.wake()
 
     def stay_off(self, reason: str) -> None:

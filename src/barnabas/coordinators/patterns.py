@@ -30,7 +30,7 @@ class PatternError(ValueError):
 def matcher(pattern: str) -> Callable[[str], Any]:
     """Returns a function that is true for names which `pattern` matches as a whole. Raises PatternError."""
     if len(pattern) > PATTERN_CHARACTERS_MAX:
-        raise PatternError(f"it has {len(pattern)} characters, {PATTERN_CHARACTERS_MAX} are allowed")
+        raise PatternError(f"it has {len(pattern)} characters; at most {PATTERN_CHARACTERS_MAX} are allowed")
     try:
         matches: Callable[[str], Any] = re2.compile(pattern, _OPTIONS).fullmatch
     except re2.error as error:

@@ -117,7 +117,8 @@ class Elector:
         if isinstance(chosen, int) and chosen in choice.candidates:
             return chosen
         candidates = ", ".join(map(str, choice.candidates))
-        text = f"{KEY}={strategy.name} chose {chosen!r} for {where}, allowed are {candidates}; Kafka's rule applies"
+        wrong = f"{KEY}={strategy.name} chose {chosen!r} for {where}, but the candidates are {candidates}"
+        text = f"{wrong}; Kafka's rule applies"
         strategy.reports.report("strategy chose wrongly", text)
         return choice.candidates[0]
 
@@ -132,7 +133,7 @@ def strategy_of(name: str, reports: FailureReports) -> NamedStrategy | None:
 
 
 def _imported(name: str) -> Strategy:
-    allowed = f"allowed are {ASSIGNMENT}, {LEAST_LEADERS} and module:function"
+    allowed = f"expected {ASSIGNMENT}, {LEAST_LEADERS} or module:function"
     module, colon, function = name.partition(":")
     if not (module and colon and function):
         raise ConfigError(f"Invalid value {name} for configuration {KEY}: {allowed}")

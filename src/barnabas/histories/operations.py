@@ -38,7 +38,7 @@ class Operation(NamedTuple):
     def text(self, name: str) -> str:
         found = self.body.get(name)
         if not isinstance(found, str) or not found:
-            raise self.malformed(f'"{name}" must be a text')
+            raise self.malformed(f'"{name}" must be a string')
         return found
 
     def number(self, name: str) -> int | None:
@@ -120,7 +120,7 @@ def from_fields(line: int, body: Mapping[str, Any]) -> Operation:
     if type(process) is not str and type(process) is not int:
         raise Malformed(line, '"process" must be a string or an integer')
     if type(f) is not str:
-        raise Malformed(line, '"f" must be a text')
+        raise Malformed(line, '"f" must be a string')
     if type_ not in TYPES:
         raise Malformed(line, f'"type" must be one of invoke, ok, fail, info, not {type_!r}')
     return Operation(line, process, type_, f, body)

@@ -20,7 +20,7 @@ def write_excerpt(source: Path, target: Path, since_ms: int, until_ms: int, abou
     first moment is whole. Raises HistoryError.
     """
     if target.exists():
-        raise HistoryError(f"{target}: there is such a file")
+        raise HistoryError(f"{target}: the file already exists")
     found, _ = open_for_reading(source)
     try:
         with closing(found), closing(sqlite3.connect(target, isolation_level=None)) as connection:
@@ -39,7 +39,7 @@ def _cut(connection: sqlite3.Connection, since_ms: int, until_ms: int, about: st
     connection.execute("BEGIN")
     (last,) = connection.execute("SELECT max(seq) FROM moments WHERE time_ms <= ?", (until_ms,)).fetchone()
     if last is None:
-        raise HistoryError("nothing is recorded in this time")
+        raise HistoryError("nothing is recorded for this period")
     values = {"last": last, "until": until_ms, "about": about, "key": ABOUT}
     for statement in (
         "DELETE FROM events WHERE seq > :last",

@@ -63,7 +63,7 @@ class IdColumns:
         """Returns the content of a checkpoint. Raises HistoryError."""
         columns = unpacked_columns(blob)
         if len(columns) != len(COLUMNS) + 1:
-            raise HistoryError("a checkpoint has other columns than this version knows")
+            raise HistoryError("a checkpoint has columns that this version does not know")
         rows = np.cumsum(columns[0], dtype=np.int32)
         found = cls(int(rows[-1]) + 1 if len(rows) else 0)
         found.data[:, rows] = columns[1:]

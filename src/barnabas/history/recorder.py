@@ -231,7 +231,9 @@ class Recorder:
         if found is None:
             return
         if self._cluster_id not in (None, found):
-            raise HistoryError(f"{self.path}: is of cluster {self._cluster_id}; this cluster is {found}")
+            raise HistoryError(
+                f"{self.path}: this is the history of cluster {self._cluster_id}, but this cluster is {found}"
+            )
         if self._cluster_id is None:
             self._cluster_id = found
             self._writer.put_meta("cluster_id", found)

@@ -70,7 +70,7 @@ def decode_record(data: Buffer) -> tuple[Message, int]:
     """
     frame_version, offset = read_unsigned_varint(data, 0)
     if frame_version != FRAME_VERSION:
-        raise DecodeError(f"metadata record in frame version {frame_version}, known is {FRAME_VERSION}")
+        raise DecodeError(f"metadata record in frame version {frame_version}; expected {FRAME_VERSION}")
     record_type, offset = read_unsigned_varint(data, offset)
     version, offset = read_unsigned_varint(data, offset)
     cls = RECORD_CLASSES.get(record_type)
@@ -78,7 +78,7 @@ def decode_record(data: Buffer) -> tuple[Message, int]:
         raise DecodeError(f"metadata record of unknown type {record_type}")
     lowest, highest = cls.VERSIONS
     if not lowest <= version <= highest:
-        raise DecodeError(f"{cls.NAME} version {version}, known are {lowest} to {highest}")
+        raise DecodeError(f"{cls.NAME} version {version}; expected {lowest} to {highest}")
     record, end = decode(cls, version, data, offset)
     if end != len(data):
         raise DecodeError(f"{len(data) - end} bytes left after {cls.NAME}", end)

@@ -110,7 +110,7 @@ class LogFeed:
             raise LogRefused(_name(answer.error_code))
         row = next((row for topic in answer.responses for row in topic.partitions), None)
         if row is None:
-            raise LogRefused("an empty answer")
+            raise LogRefused("an empty response")
         if row.error_code in _MOVED:
             return self._follow(row)
         if row.error_code:

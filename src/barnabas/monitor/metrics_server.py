@@ -80,7 +80,7 @@ class MetricsServer:
         yield family(
             "barnabas_exporter_partial_failures",
             GAUGE,
-            "Brokers whose part of the metrics is old",
+            "Brokers whose part of the metrics is outdated",
             [({}, len(self._feeds.table.silent))],
         )
 

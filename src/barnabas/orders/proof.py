@@ -233,11 +233,13 @@ def _compare_log(proof: Proof, ledger: Contents, records: Iterable[Record]) -> s
         sent = None if entry.reason else (entry.order_id, entry.lines, entry.total_cents)
         if parsed != sent or reason != entry.reason:
             proof.log.changed += 1
-            proof.log.note(f"{where}: not order {entry.order_id} ({entry.kind}) that was acknowledged there")
+            proof.log.note(
+                f"{where}: the record is not order {entry.order_id} ({entry.kind}), which was acknowledged there"
+            )
     for entry in missing.values():
         proof.log.lost += 1
         proof.log.note(
-            f"order {entry.order_id} ({entry.kind}) is not at {proof.topic}-{entry.partition} {entry.offset}"
+            f"order {entry.order_id} ({entry.kind}) is not at {proof.topic}-{entry.partition} offset {entry.offset}"
         )
     return seen
 
@@ -265,7 +267,7 @@ def _account(proof: Proof, where: str, order_id: int | None, copies: Mapping[int
         proof.again += 1
     else:
         proof.log.doubled += 1
-        proof.log.note(f"order {order_id} is in the log again: {where}")
+        proof.log.note(f"order {order_id} is in the log a second time: {where}")
 
 
 def _compare_tables(proof: Proof, good: set[int], tables: TableCounts) -> None:
@@ -283,7 +285,7 @@ def _compare_tables(proof: Proof, good: set[int], tables: TableCounts) -> None:
             side.note(f"order {order_id} is in the tables but not in the log")
         elif rows > 1:
             side.doubled += rows - 1
-            side.note(f"order {order_id} is {rows} rows of the tables")
+            side.note(f"order {order_id} has {rows} rows in the tables")
     for reason in sorted(proof.log_broken.keys() | (tables.quarantined.keys() & _RULES)):
         wanted, found = proof.log_broken[reason], tables.quarantined.get(reason, 0)
         if wanted != found:

@@ -234,7 +234,7 @@ class Channel:
             self._request_versions(0)
             return
         if response.error_code != ErrorCode.NONE:
-            raise DecodeError(f"the peer answers ApiVersions with {response.error_code}")
+            raise DecodeError(f"the peer answers ApiVersions with error {response.error_code}")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if self._security.has_log_in:
             self._begin_log_in()
@@ -305,7 +305,7 @@ class Channel:
             self._is_refused = True
             host, port = self.address
             self._host.faults.warn(f"cannot log in at {host}:{port}: {cause}")
-        self._fail(PermissionError(f"the log-in failed: {cause}"))
+        self._fail(PermissionError(f"the login failed: {cause}"))
 
     def _on_logged_in(self, lifetime_ms: int) -> None:
         self._log_in = None
@@ -402,10 +402,10 @@ class Channel:
     def on_frame(self, frame: memoryview) -> None:
         """Processes a response. Raises DecodeError if it has no request or is malformed."""
         if not self._in_flight or len(frame) < 4:
-            raise DecodeError("an answer without a request")
+            raise DecodeError("a response without a request")
         correlation_id, pending = self._in_flight[0]
         if int.from_bytes(frame[:4], "big") != correlation_id:
-            raise DecodeError(f"answer {int.from_bytes(frame[:4], 'big')} where {correlation_id} was due")
+            raise DecodeError(f"a response to request {int.from_bytes(frame[:4], 'big')}, expected {correlation_id}")
         api_key = pending.request.API_KEY
         assert api_key is not None
         position = 4

@@ -86,7 +86,7 @@ def client_security(properties: Mapping[str, str], prefix: str = "") -> ClientSe
     if not protocol.startswith("SASL"):
         login = None
     elif login is None:
-        raise reader.refused("sasl.mechanism", f"it is needed, {', '.join(MECHANISMS)} are supported here")
+        raise reader.refused("sasl.mechanism", f"it must be set, to one of {', '.join(MECHANISMS)}")
     return ClientSecurity(tls if protocol in TLS_PROTOCOLS else None, login)
 
 
@@ -131,7 +131,9 @@ def _login(reader: _Reader) -> Login | None:
     if entry is not None:
         username, password, by_token = _of_jaas(reader, entry, mechanism)
     if username is None or password is None:
-        raise reader.refused("sasl.jaas.config", "username and password are needed (or sasl.username, sasl.password)")
+        raise reader.refused(
+            "sasl.jaas.config", "it must contain username and password, or sasl.username and sasl.password must be set"
+        )
     return Login(mechanism, username, password, by_token)
 
 
@@ -146,7 +148,7 @@ def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, st
     wanted = jaas.MODULE_OF[mechanism]
     if entry.module != wanted:
         raise reader.refused(
-            "sasl.jaas.config", f"for sasl.mechanism={mechanism} it names {wanted}, not {entry.module}"
+            "sasl.jaas.config", f"for sasl.mechanism={mechanism} it must name {wanted}, not {entry.module}"
         )
     by_token = mechanism != "PLAIN" and entry.options.get(TOKEN_EXTENSION, "").lower() == "true"
     return entry.options.get("username"), entry.options.get("password"), by_token
@@ -164,7 +166,7 @@ def _tls(reader: _Reader) -> Tls:
     versions = reader.text("ssl.enabled.protocols")
     chosen = TLS_VERSIONS if versions is None else tuple(each.strip() for each in versions.split(","))
     if not chosen or set(chosen) - set(TLS_VERSIONS):
-        raise reader.refused(f"ssl.enabled.protocols={versions}", f"allowed are {', '.join(TLS_VERSIONS)}")
+        raise reader.refused(f"ssl.enabled.protocols={versions}", f"expected {', '.join(TLS_VERSIONS)} or both")
     algorithm = reader.text("ssl.endpoint.identification.algorithm")
     return Tls(
         authorities_file=reader.text("ssl.truststore.location", "ssl.ca.location"),

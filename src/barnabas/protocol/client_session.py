@@ -172,7 +172,7 @@ class ClientSession:
         except LogInFailed as error:
             raise LoginRefused(error.to_user) from error
         except UnknownRequest as error:
-            raise LoginRefused(f"cannot be trusted by {login.mechanism}: {error}") from error
+            raise LoginRefused(f"does not complete the login with {login.mechanism}: {error}") from error
 
     # -- frames
 

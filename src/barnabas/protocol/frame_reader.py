@@ -152,7 +152,7 @@ class FrameReader:
                 raise DecodeError(f"negative frame size {size - 0x100000000}")
             if size >> 8 in _TLS_HANDSHAKES:
                 raise FrameTooLarge("the client speaks TLS, which this listener does not (its security.protocol?)")
-            raise FrameTooLarge(f"frame of {size} bytes, at most {self._frame_bytes_max} are accepted")
+            raise FrameTooLarge(f"frame of {size} bytes; at most {self._frame_bytes_max} are accepted")
         if buffered < 4 + size:
             self._keep_unfinished()
             return None

@@ -55,7 +55,7 @@ def decode_request_header(data: Buffer, offset: int = 0) -> tuple[int, int, int,
     if length >= 0:
         end = offset + length
         if end > len(data):
-            raise DecodeError(f"client id of {length} bytes, {len(data) - offset} are left", offset)
+            raise DecodeError(f"client id of {length} bytes, but only {len(data) - offset} are left", offset)
         try:
             client_id = str(data[offset:end], "utf-8")
         except UnicodeDecodeError as error:

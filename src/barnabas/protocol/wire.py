@@ -75,14 +75,14 @@ def write_compact_string(out: bytearray, value: str | None) -> None:
 def _string_bytes(value: str) -> bytes:
     data = value.encode("utf-8")
     if len(data) > STRING_BYTES_MAX:
-        raise EncodeError(f"string of {len(data)} bytes, at most {STRING_BYTES_MAX} can be sent")
+        raise EncodeError(f"string of {len(data)} bytes; at most {STRING_BYTES_MAX} can be sent")
     return data
 
 
 def _slice(data: Buffer, offset: int, length: int) -> tuple[memoryview, int]:
     end = offset + length
     if end > len(data):
-        raise DecodeError(f"{length} bytes announced, {len(data) - offset} are left", offset)
+        raise DecodeError(f"{length} bytes announced, but only {len(data) - offset} are left", offset)
     return memoryview(data)[offset:end], end
 
 
@@ -96,9 +96,9 @@ def read_tagged_fields(data: Buffer, offset: int) -> tuple[tuple[tuple[int, byte
     if count == 0:
         return (), offset
     if count > (len(data) - offset) // 2:
-        raise DecodeError(f"{count} tagged fields announced, {len(data) - offset} bytes are left", offset)
+        raise DecodeError(f"{count} tagged fields announced, but only {len(data) - offset} bytes are left", offset)
     if count > TAGS_MAX:
-        raise DecodeError(f"{count} tagged fields in one place, {TAGS_MAX} at most are read", offset)
+        raise DecodeError(f"{count} tagged fields in one place; at most {TAGS_MAX} are read", offset)
     fields: dict[int, bytes] = {}
     for _ in range(count):
         tag, offset = read_unsigned_varint(data, offset)

@@ -211,8 +211,8 @@ class Leading:
     def _on_no_quorum(self) -> None:
         if isinstance(self._core.quorum.role, Leader) and not self._core.is_stopped:
             self._core.host.faults.report(
-                f"no majority of the voters has fetched from node {self._core.own.node_id} in epoch "
-                f"{self._core.quorum.epoch} for too long: it resigns"
+                f"node {self._core.own.node_id} resigns as leader of epoch {self._core.quorum.epoch} of the metadata "
+                "quorum: no majority of the voters has fetched from it for too long"
             )
             self._core.quorum.become_resigned()
 

@@ -70,7 +70,9 @@ def plan_directories(
         raise ConfigError(f"{', '.join(directories)} are empty: give the id of their node")
     (node,) = ids
     if node is None:
-        raise ConfigError(f"{META_PROPERTIES} without broker.id: start the broker in ZooKeeper mode once, it writes it")
+        raise ConfigError(
+            f"{META_PROPERTIES} without broker.id: start the broker in ZooKeeper mode once, which adds it"
+        )
     for directory, meta in found.items():
         if meta is not None and meta.cluster_id not in (None, cluster_id):
             raise ConfigError(

@@ -136,7 +136,7 @@ class MetadataRepair:
             return
         for snapshot_id in found.damaged:
             path = f"{self._directory}/{snapshot_id.file_name}"
-            self.steps.append(f"{path}: moved aside; the log has the same from offset {covered} on")
+            self.steps.append(f"{path}: moved aside; the log has everything from offset {covered} on")
             self.repaired.add(path)
 
     def _plan_state(self) -> None:
@@ -167,7 +167,7 @@ class MetadataRepair:
         is_behind = checkpoint is not None and (epoch, end) < (checkpoint.epoch, checkpoint.end)
         is_short = checkpoint is not None and end < checkpoint.end
         if is_short and checkpoint is not None:
-            text = f"everything before offset {checkpoint.end} was on this disk, the metadata log ends at {end}"
+            text = f"everything before offset {checkpoint.end} was on this disk, but the metadata log ends at {end}"
             self.faults.append(FileFault(self._checkpoint_file.path, FileFaultKind.CHECKPOINT, text, None, end))
             self.repaired.add(self._checkpoint_file.path)
         # A node that has written `quorum-state` also has a checkpoint: if it is gone, its content is unknown.
@@ -181,8 +181,8 @@ class MetadataRepair:
             min(before.committed, end), min(found.end, end), found.epoch, quorum_epoch, VotingRestriction.BEHIND
         )
         self.steps.append(
-            f"{self._checkpoint_file.path}: records that this voter, if there are others, does not vote before it has "
-            "caught up with a leader"
+            f"{self._checkpoint_file.path}: records that this voter, if it is not the only one, does not vote before "
+            "it has caught up with a leader"
         )
 
     # Execution

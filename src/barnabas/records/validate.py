@@ -178,7 +178,7 @@ def _only_batch(view: Buffer, size: int, magic: int) -> Buffer:
     if size < LEGACY_MIN_BYTES or not 0 <= magic <= MAGIC_V2:
         raise corrupt(f"a batch of {size} bytes, magic {magic}")
     if size > len(view):
-        raise misframed(f"Produce needs one record batch for each partition: {len(view)} of {size} bytes were found")
+        raise misframed(f"Produce needs one record batch for each partition: found {len(view)} of {size} bytes")
     if magic != MAGIC_V2:
         raise misframed(f"Produce takes only record batches of magic {MAGIC_V2}, not {magic}")
     if size < HEADER_BYTES:

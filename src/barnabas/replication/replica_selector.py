@@ -48,4 +48,4 @@ def selector_of(name: str | None) -> RackAwareSelector | None:
         return None
     if name == RACK_AWARE:
         return RackAwareSelector()
-    raise ConfigError(f"replica.selector.class={name}: there are {RACK_AWARE} and {LEADER}")
+    raise ConfigError(f"replica.selector.class={name}: expected {RACK_AWARE} or {LEADER}")

@@ -119,7 +119,7 @@ class Exporter:
             yield Family(
                 "barnabas_certificate_not_after_seconds",
                 GAUGE,
-                "The end of a certificate of this node, in seconds since the epoch",
+                "Expiry time of a certificate of this node, in seconds since the epoch",
                 [Sample(labels, end_s) for labels, end_s in ends.items()],
             )
 
@@ -145,7 +145,7 @@ class Exporter:
         yield single(
             "barnabas_exporter_scrape_seconds",
             GAUGE,
-            "Duration of this scrape, including all that was served in between",
+            "Duration of this scrape, including requests served in between",
             round(time.monotonic() - begin_s, 6),
         )
         info = (("version", __version__), ("node_id", str(self._broker.config.node_id)))

@@ -143,7 +143,7 @@ class NodeListeners:
             self._limited.use(list(self._sockets.values()))
             self._broker.remove_listener(name)
             self._tls.end(name)
-            log.info("listener %s is closed, and its connections with it", name)
+            log.info("closed listener %s and its connections", name)
         for listener in [each for each in named.values() if each.name not in self._sockets]:
             self._broker.add_listener(listener.name)
             try:
@@ -154,10 +154,10 @@ class NodeListeners:
                 if self._serves_clients:
                     await self._open([bound])
             except ConfigError as error:
-                log.error("the listener %s that was added does not serve: %s", listener, error)
+                log.error("the added listener %s cannot be opened: %s", listener, error)
                 self._forget(listener.name)
                 continue
-            log.info("listener %s is added", listener)
+            log.info("added listener %s", listener)
 
     def _forget(self, name: str) -> None:
         listening = self._sockets.pop(name, None)

@@ -111,7 +111,7 @@ def check_topics(start: Progress, seen: ClusterState, subscription: Subscription
     now = set(seen.views) | set(subscription.topics) | {each.topic for each in subscription.partitions}
     if before and now and not before & now:
         raise ConfigError(
-            f"the checkpoint is of {', '.join(sorted(before))}, the query reads {', '.join(sorted(now))}: "
+            f"the checkpoint belongs to {', '.join(sorted(before))}, but the query reads {', '.join(sorted(now))}: "
             "a query over other topics needs a checkpointLocation of its own"
         )
 

@@ -48,7 +48,7 @@ def starting(options: OptionReader, default: int) -> Bound:
         case "latest":
             return Bound("startingOffsets", LATEST)
     if not text.lstrip().startswith("{"):
-        raise refused("startingOffsets", text, 'allowed are earliest, latest and JSON such as {"topic": {"0": 23}}')
+        raise refused("startingOffsets", text, 'expected earliest, latest, or JSON such as {"topic": {"0": 23}}')
     return Bound("startingOffsets", None, partition_numbers("startingOffsets", text, EARLIEST))
 
 
@@ -60,7 +60,7 @@ def ending(options: OptionReader) -> Bound:
     if text is None or text.strip().lower() == "latest":
         return Bound("endingOffsets", LATEST)
     if not text.lstrip().startswith("{"):
-        raise refused("endingOffsets", text, 'allowed are latest and JSON such as {"topic": {"0": 50, "1": -1}}')
+        raise refused("endingOffsets", text, 'expected latest, or JSON such as {"topic": {"0": 50, "1": -1}}')
     return Bound("endingOffsets", None, partition_numbers("endingOffsets", text, LATEST))
 
 

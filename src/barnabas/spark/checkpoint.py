@@ -68,7 +68,7 @@ def from_json(value: Mapping[str, Any]) -> Progress:
     try:
         if value["version"] != VERSION:
             raise ConfigError(
-                f"the checkpoint is of version {value['version']}, this source reads version {VERSION}: "
+                f"the checkpoint has version {value['version']}, but this source reads version {VERSION}: "
                 "continue with the release that wrote it, or begin with a new checkpoint"
             )
         positions, topic_ids = {}, {}

@@ -218,7 +218,7 @@ class Fetcher:
         if latest < self._position:
             self._lose(self._position, self._end_offset, LossCause.TRUNCATED)
         else:
-            self._retry("the offset was out of range and is not any more")
+            self._retry("the offset was out of range, and no longer is")
 
     def _on_later_epoch(self, selected: Selection) -> None:
         """Handles a batch of a later epoch, which replaced the planned records: it belongs to the next plan."""

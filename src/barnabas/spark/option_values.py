@@ -38,7 +38,7 @@ class OptionReader:
         if value is None:
             return default
         if value.strip().lower() not in ("true", "false"):
-            raise refused(key, value, "allowed are true and false")
+            raise refused(key, value, "expected true or false")
         return value.strip().lower() == "true"
 
     def integer(self, key: str, default: int, low: int = 0, high: int = (1 << 63) - 1) -> int:
@@ -54,14 +54,14 @@ class OptionReader:
         except ValueError:
             number = low - 1
         if not low <= number <= high:
-            raise refused(key, value, f"a whole number from {low} to {high} is allowed")
+            raise refused(key, value, f"expected a whole number from {low} to {high}")
         return number
 
     def choice(self, key: str, default: str, allowed: tuple[str, ...]) -> str:
         value = self.text(key, default)
         assert value is not None
         if value.strip().lower() not in allowed:
-            raise refused(key, value, f"allowed are {', '.join(allowed)}")
+            raise refused(key, value, f"expected one of {', '.join(allowed)}")
         return value.strip().lower()
 
     def names(self, key: str) -> tuple[str, ...] | None:
@@ -71,7 +71,7 @@ class OptionReader:
             return None
         names = tuple(dict.fromkeys(each.strip() for each in value.split(",") if each.strip()))
         if not names:
-            raise refused(key, value, "at least one name is needed, names are separated by commas")
+            raise refused(key, value, "expected at least one name; commas separate names")
         return names
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
@@ -93,12 +93,12 @@ def addresses(key: str, value: str) -> tuple[tuple[str, int], ...]:
             try:
                 address = parse_address(key, part)
             except ConfigError as error:
-                raise refused(key, value, f"addresses are written host:port,host:port ({error})") from None
+                raise refused(key, value, f"expected host:port,host:port ({error})") from None
             if not address.host or not address.port:
-                raise refused(key, value, "addresses are written host:port,host:port")
+                raise refused(key, value, "expected host:port,host:port")
             found.append((address.host, address.port))
     if not found:
-        raise refused(key, value, "at least one host:port is needed")
+        raise refused(key, value, "expected at least one host:port")
     return tuple(found)
 
 
@@ -106,12 +106,12 @@ def pattern(key: str, value: str) -> re.Pattern[str]:
     try:
         return re.compile(value)
     except re.error as error:
-        raise refused(key, value, f"a regular expression of whole topic names is allowed ({error})") from None
+        raise refused(key, value, f"expected a regular expression for whole topic names ({error})") from None
 
 
 def partition_numbers(key: str, value: str, low: int) -> dict[TopicPartition, int]:
     """Parses `{"topic": {"0": 23, "1": -1}}`: a number of at least `low` for each partition."""
-    form = 'a JSON object such as {"topic": {"0": 23, "1": 5}} is allowed'
+    form = 'expected a JSON object such as {"topic": {"0": 23, "1": 5}}'
     found = {}
     for topic, partitions in _object(key, value, form).items():
         if not isinstance(partitions, dict):
@@ -127,7 +127,7 @@ def partition_numbers(key: str, value: str, low: int) -> dict[TopicPartition, in
 
 def partition_lists(key: str, value: str) -> tuple[TopicPartition, ...]:
     """Parses `{"topic": [0, 1]}`."""
-    form = 'a JSON object such as {"topic": [0, 1]} is allowed'
+    form = 'expected a JSON object such as {"topic": [0, 1]}'
     found = []
     for topic, partitions in _object(key, value, form).items():
         if not isinstance(partitions, list) or not all(type(each) is int and each >= 0 for each in partitions):

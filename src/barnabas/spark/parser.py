@@ -34,7 +34,7 @@ def choose(wanted: str | None = None) -> Parser:
     if wanted == "numpy":
         return fallback
     if wanted != "compiled":
-        raise ConfigError(f"{_VARIABLE}={wanted}: allowed are numpy and compiled")
+        raise ConfigError(f"{_VARIABLE}={wanted}: expected numpy or compiled")
     if compiled is None:
         raise ConfigError(f"{_VARIABLE}=compiled, but {_COMPILED_MODULE} was not built with this installation")
     return compiled

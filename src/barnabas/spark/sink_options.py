@@ -72,7 +72,7 @@ def parse(options: Mapping[str, str], schema: spark.StructType, *, overwrite: bo
     for key in _OF_SPARK:
         reader.text(key)
     if reader.rest():
-        raise ConfigError(f"option {reader.rest()[0]} is not known; known are topic, originHeader and kafka.*")
+        raise ConfigError(f"option {reader.rest()[0]} is not known; the options are topic, originHeader and kafka.*")
     columns = _columns(schema, topic)
     return SinkOptions(tuple(sorted(producer.items())), topic, marks_origin, columns)
 
@@ -103,7 +103,7 @@ def _columns(schema: spark.StructType, topic: str | None) -> tuple[str, ...]:
     if topic is None and "topic" not in by_name:
         raise ConfigError("no target topic: set option topic, or write rows with a column topic")
     if topic is not None and not topic.strip():
-        raise refused("topic", topic, "the name of a topic is needed")
+        raise refused("topic", topic, "expected the name of a topic")
     return tuple(by_name)
 
 

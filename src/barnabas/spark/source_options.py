@@ -118,7 +118,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool, value_type: DataType |
     starting = bounds.starting(reader, bounds.LATEST if is_stream else bounds.EARLIEST)
     ending = bounds.ending(reader)
     if is_stream and ending != Bound("endingOffsets", bounds.LATEST):
-        raise ConfigError(f"option {ending.option} is not allowed for a stream: it has no end")
+        raise ConfigError(f"option {ending.option} is not allowed for a stream, which has no end")
     if not is_stream and starting.everywhere == bounds.LATEST and not starting.is_timestamp:
         raise refused("startingOffsets", "latest", "a batch from the end of the log would always be empty")
     columns = _columns(reader)
@@ -143,7 +143,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool, value_type: DataType |
     )
     low, high = found.min_offsets_per_trigger, found.max_offsets_per_trigger
     if low is not None and high is not None and low > high:
-        raise refused("minOffsetsPerTrigger", low, f"at most maxOffsetsPerTrigger ({high}) is allowed")
+        raise refused("minOffsetsPerTrigger", low, f"expected at most maxOffsetsPerTrigger ({high})")
     _check_rest(reader)
     return found
 
@@ -198,7 +198,7 @@ def _delay_ms(reader: OptionReader) -> int:
     assert text is not None
     match = _DELAY.fullmatch(text.lower())
     if match is None:
-        raise refused("maxTriggerDelay", text, "a time such as 30s, 15m or 500ms is allowed")
+        raise refused("maxTriggerDelay", text, "expected a time such as 30s, 15m or 500ms")
     return int(match[1]) * _DELAY_UNITS_MS[match[2]]
 
 
@@ -210,5 +210,5 @@ def _check_rest(reader: OptionReader) -> None:
     if rest:
         close = difflib.get_close_matches(rest[0], [key.lower() for key in _KNOWN], 1)
         near = next((key for key in _KNOWN if close and key.lower() == close[0]), None)
-        hint = f"; did you mean {near}?" if near else f"; known are {', '.join(sorted(_KNOWN))} and kafka.*"
+        hint = f"; did you mean {near}?" if near else f"; the options are {', '.join(sorted(_KNOWN))} and kafka.*"
         raise ConfigError(f"option {rest[0]} is not known{hint}")

@@ -40,7 +40,7 @@ def _of_json(text: str) -> spark.StructType:
     try:
         return spark.StructType.fromJson(json.loads(text))
     except (PySparkException, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise refused(_SCHEMA, text, f"a schema as DDL or as StructType.json() is allowed ({error!r})") from None
+        raise refused(_SCHEMA, text, f"expected a schema as DDL or as StructType.json() ({error!r})") from None
 
 
 def value_format(reader: OptionReader, columns: Sequence[str], value_type: spark.DataType | None) -> ValueFormat | None:

@@ -182,7 +182,7 @@ def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
         raise CheckpointError(path, "the second line is not the number of entries")
     entries = [line.split() for line in lines[2:] if line.strip()]
     if len(entries) != int(lines[1]):
-        raise CheckpointError(path, f"{lines[1]} entries announced, {len(entries)} found")
+        raise CheckpointError(path, f"{lines[1]} entries announced, but {len(entries)} found")
     for entry in entries:
         if len(entry) != fields:
             raise CheckpointError(path, f"entry {' '.join(entry)!r} has {len(entry)} fields, not {fields}")

@@ -103,7 +103,7 @@ def _content(words: _Words, store: StoreSettings) -> bytes:
         raise words.refused(f"this is not a PEM file; set the store's type to {kind} if it is one")
     if not is_binary and not store.is_pem:
         if b"-----BEGIN " in data:
-            raise words.refused("this is a PEM file; set the store's type to PEM, and no store password")
+            raise words.refused("this is a PEM file; set the store's type to PEM, and remove the store password")
         raise words.refused("the file is none of JKS, PKCS12 and PEM")
     return data
 

@@ -100,7 +100,7 @@ def choose(names: Sequence[str]) -> Suites | None:
         raise invalid(
             _KEY,
             ",".join(names),
-            f"no choice among the suites of TLS 1.3 is possible: list all of {', '.join(TLS13)}, or none for TLS 1.2",
+            f"suites of TLS 1.3 cannot be chosen individually: list all of {', '.join(TLS13)}, or none for TLS 1.2",
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_ciphers("ALL")

@@ -103,7 +103,7 @@ def _kill(model: Model, victims: Iterable[int], note: _Note) -> None:
     situation = model.situation
     absent = [each for each in victims if each in situation.absent and each not in situation.voters]
     if absent:
-        note(f"{_brokers(absent)} {'is' if len(absent) == 1 else 'are'} not in the cluster already")
+        note(f"{_brokers(absent)} {'is' if len(absent) == 1 else 'are'} no longer in the cluster")
     _end(model, victims, note)
     if model.has_controller:
         _note_controller(situation, victims, note)
@@ -162,7 +162,7 @@ def _(question: Restart, before: Model, notes: list[str]) -> Answer:
         for broker in question.brokers:
             model.shut_down(broker)
         _note_controller(before.situation, question.brokers, notes.append)
-        notes.append("the partitions are shown while the brokers are down")
+        notes.append("the partitions are shown as they are while the brokers are down")
 
     return _after(question, before, notes, happen)
 
@@ -179,7 +179,7 @@ def _(question: Drain, before: Model, notes: list[str]) -> Answer:
 
     found = _changes(before, happen)
     if plan.moves:
-        notes.append("the partitions are shown when all moves are complete")
+        notes.append("the partitions are shown as they are when all moves are complete")
     return Answer(
         question=str(question),
         total=len(before.partitions),

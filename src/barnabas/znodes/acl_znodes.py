@@ -154,7 +154,7 @@ def decode_acl_change(path: str, data: Buffer | None) -> ResourcePattern:
     content = read_object(path, data)
     content.version(0, ACL_VERSION)
     if content.text("patternType") != "PREFIXED":
-        raise content.wrong("patternType", f"is {content.text('patternType')!r}, known is PREFIXED")
+        raise content.wrong("patternType", f"is {content.text('patternType')!r}, expected PREFIXED")
     return ResourcePattern(_changed_type(path, content.text("resourceType")), content.text("name"), PREFIXED)
 
 

@@ -67,7 +67,7 @@ def decode_registration(path: str, data: Buffer | None) -> BrokerRegistration:
     content = read_object(path, data)
     version = content.int32("version")
     if version < 1:
-        raise content.wrong("version", f"is {version}, the lowest is 1")
+        raise content.wrong("version", f"is {version}, expected at least 1")
     if version == 1:
         endpoints: tuple[Endpoint, ...] = (
             Endpoint("PLAINTEXT", content.text("host"), _port(content, "port", content.int32("port")), _PLAINTEXT),

@@ -103,7 +103,7 @@ def decode_producer_id_block(path: str, data: Buffer | None) -> ProducerIdBlock 
     content = read_object(path, data)
     block = ProducerIdBlock(content.int32("broker"), content.int64_text("block_start"), content.int64_text("block_end"))
     if not 0 <= block.first_id <= block.last_id:
-        raise content.wrong("block_end", f"is {block.last_id}, the block begins at {block.first_id}")
+        raise content.wrong("block_end", f"is {block.last_id}, but the block begins at {block.first_id}")
     return block
 
 
@@ -134,7 +134,7 @@ def decode_features(path: str, data: Buffer | None) -> Features:
     version = content.version(*FEATURE_VERSIONS)
     status = content.int32("status")
     if status not in (0, 1):
-        raise content.wrong("status", f"is {status}, known are 0 and 1")
+        raise content.wrong("status", f"is {status}, expected 0 or 1")
     named = content.nested("features")
     return Features(version, bool(status), {name: _level(named.nested(name), version) for name in named})
 
@@ -143,7 +143,7 @@ def _level(feature: JsonObject, version: int) -> int:
     level = feature.int32("max_version_level")
     lowest = feature.int32("min_version_level") if version == 1 else 1
     if not 1 <= lowest <= level <= _LEVEL_MAX:
-        raise feature.wrong("max_version_level", f"is {level}, allowed are {max(lowest, 1)} to {_LEVEL_MAX}")
+        raise feature.wrong("max_version_level", f"is {level}, expected {max(lowest, 1)} to {_LEVEL_MAX}")
     return level
 
 

@@ -131,7 +131,7 @@ def _read_state(path: str, data: Buffer | None) -> PartitionState:
         raise content.wrong("leader", f"is {leader}, which is not a broker id")
     recovery = content.int32("leader_recovery_state") if content.has("leader_recovery_state") else RECOVERED
     if recovery not in (RECOVERED, RECOVERING):
-        raise content.wrong("leader_recovery_state", f"is {recovery}, known are 0 and 1")
+        raise content.wrong("leader_recovery_state", f"is {recovery}, expected 0 or 1")
     return PartitionState(
         leader, content.int32("leader_epoch"), content.broker_ids("isr"), content.int32("controller_epoch"), recovery
     )

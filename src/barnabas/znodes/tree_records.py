@@ -99,7 +99,7 @@ def topic_records(tree: ZnodeTree, name: str, new_id: NewId) -> Iterator[Message
     topic_id = assignment.topic_id if assignment.topic_id is not None else new_id()
     missing = sorted(set(range(len(assignment.partitions))) - set(assignment.partitions))
     if missing:
-        raise ZnodeError(path, f"has no partition {missing[0]}, and has higher ones")
+        raise ZnodeError(path, f"has no partition {missing[0]}, but has higher ones")
     if not assignment.partitions:
         raise ZnodeError(path, "has no partitions")
     yield TopicRecord(name=name, topic_id=topic_id)

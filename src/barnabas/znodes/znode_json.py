@@ -205,5 +205,5 @@ class JsonObject:
         """Returns the version of the znode. Raises ZnodeError if it is outside these limits."""
         version = self.int32("version")
         if not lowest <= version <= highest:
-            raise self.wrong("version", f"is {version}, known are {lowest} to {highest}")
+            raise self.wrong("version", f"is {version}, expected {lowest} to {highest}")
         return version

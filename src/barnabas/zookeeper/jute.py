@@ -105,7 +105,9 @@ class FieldReader:
             return None
         end = self.offset + length
         if length < 0 or end > len(self.data):
-            raise DecodeError(f"{length} bytes announced, {len(self.data) - self.offset} are left", self.offset)
+            raise DecodeError(
+                f"{length} bytes announced, but only {len(self.data) - self.offset} are left", self.offset
+            )
         value = self.data[self.offset : end]
         self.offset = end
         return value
@@ -125,5 +127,7 @@ class FieldReader:
         if count == -1:
             return None
         if not 0 <= count <= (len(self.data) - self.offset) // item_bytes_min:
-            raise DecodeError(f"{count} items announced, {len(self.data) - self.offset} bytes are left", self.offset)
+            raise DecodeError(
+                f"{count} items announced, but only {len(self.data) - self.offset} bytes are left", self.offset
+            )
         return tuple(read() for _ in range(count))

@@ -59,9 +59,9 @@ def _int(least: int, most: int = _INT_MAX) -> Callable[[str, str], int]:
         try:
             value = int(text)
         except ValueError:
-            raise ConfigError(f"{key} is {text!r}, a number from {least} to {most} is needed") from None
+            raise ConfigError(f"{key} is {text!r}; expected a number from {least} to {most}") from None
         if not least <= value <= most:
-            raise ConfigError(f"{key} is {text}, allowed is {least} to {most}")
+            raise ConfigError(f"{key} is {text}; expected {least} to {most}")
         return value
 
     return parse
@@ -70,7 +70,7 @@ def _int(least: int, most: int = _INT_MAX) -> Callable[[str, str], int]:
 def _bool(key: str, text: str) -> bool:
     value = {"true": True, "false": False}.get(text.lower())
     if value is None:
-        raise ConfigError(f"{key} is {text!r}, allowed are true and false")
+        raise ConfigError(f"{key} is {text!r}; expected true or false")
     return value
 
 
@@ -109,7 +109,7 @@ _ALGORITHMS: Final = {
 def _algorithm(key: str, text: str) -> str:
     name = _ALGORITHMS.get(text.upper())
     if name is None:
-        raise ConfigError(f"{key} is {text!r}, allowed are {', '.join(_ALGORITHMS)}")
+        raise ConfigError(f"{key} is {text!r}; expected one of {', '.join(_ALGORITHMS)}")
     return name
 
 
@@ -215,13 +215,16 @@ _IRRELEVANT_PREFIXES: Final = (
 )
 #: The keys with which the server refuses to start, because it cannot do what they require, with the reasons.
 _REFUSED: Final[dict[str, str]] = {
-    "secureClientPort": "TLS is not served",
-    "secureClientPortAddress": "TLS is not served",
+    "secureClientPort": "this server has no TLS",
+    "secureClientPortAddress": "this server has no TLS",
     "dynamicConfigFile": "this server is standalone and joins no ensemble",
-    "sessionRequireClientSASLAuth": "SASL is not served",
+    "sessionRequireClientSASLAuth": "this server has no SASL",
     "snapshot.compression.method": "snapshots are written uncompressed",
 }
-_REFUSED_PREFIXES: Final = {"ssl.": "TLS is not served", "authProvider.": "only world, auth, digest and ip are served"}
+_REFUSED_PREFIXES: Final = {
+    "ssl.": "this server has no TLS",
+    "authProvider.": "only world, auth, digest and ip are available",
+}
 _OFF: Final = frozenset({"", "false", "no"})
 
 

@@ -79,7 +79,7 @@ def test_worlds_have_all_kinds_of_trouble() -> None:
         commits += len(world.checker.promised)
     for word in ("crashes: kept", "crashes: lost", "crashes: torn", "pauses", "apart", "one way", "loses its disk"):
         assert word in text, word
-    for word in ("answers 0 NONE", "it resigns", "loss 0.3"):
+    for word in ("answers 0 NONE", "resigns as leader", "loss 0.3"):
         assert word in text, word
     assert elections > 120
     assert commits > 1000

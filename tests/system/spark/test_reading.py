@@ -258,7 +258,7 @@ def test_a_checkpoint_of_something_else_is_refused(cluster: Server, new_topic: N
     stream = Stream(cluster.bootstrap, mine)
     stream.next()
     stream.restart(subscribe=other)
-    with pytest.raises(ConfigError, match=f"the checkpoint is of {mine}, the query reads {other}"):
+    with pytest.raises(ConfigError, match=f"the checkpoint belongs to {mine}, but the query reads {other}"):
         stream.next()
     stream.offset = {mine: {"0": 12}}
     with pytest.raises(ConfigError, match="not written by this source"):

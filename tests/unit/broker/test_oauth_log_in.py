@@ -296,8 +296,8 @@ def test_unsecured_tokens_are_accepted_only_where_the_entry_asks_for_them_with_a
     entry = {PREFIX + "sasl.jaas.config": f'{MODULE} unsecuredValidatorRequiredScope="LOGIN";'}
     listener = Listener(**entry, **{"sasl.oauthbearer.jwks.endpoint.url": ""})
     assert listener.host.faults.warned == [
-        "listener PLAINTEXT accepts unsecured tokens of OAUTHBEARER, as its JAAS entry says: everybody who can connect "
-        "can be every user"
+        "listener PLAINTEXT accepts unsecured OAUTHBEARER tokens, because its JAAS entry allows them: anyone who can "
+        "connect can act as any user"
     ]
     client, answer = listener.log_in(unsecured(sub="eve", scope=["LOGIN"]))
     assert (answer.error_code, client.core.principal) == (0, "User:eve")

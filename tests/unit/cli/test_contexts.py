@@ -275,7 +275,7 @@ def test_contexts_from_creation_to_deletion(capsys: Output) -> None:
     [listed] = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (listed["properties"], listed["production"], listed["in_use"]) == ({}, False, True)
     assert entry.run(["context", "delete", "a"]) == 0
-    assert "now none is" in capsys.readouterr().err
+    assert "now there is none" in capsys.readouterr().err
     assert entry.run(["context", "show"]) == 1
     assert "no context is in use" in capsys.readouterr().err
 

@@ -93,7 +93,7 @@ def test_brokers_that_were_registered_and_pending_deletions_are_named(
     zookeeper = _zookeeper(tmp_path, "32-topic-deletion-pending")
     assert _migrate("--data-dir", zookeeper, "--log-dirs", _log_directory(tmp_path, "a")) == 0
     out = capsys.readouterr().out
-    assert "Topic orders waits for its deletion and is not taken over." in out
+    assert "Topic orders is being deleted and is not migrated." in out
     assert "Brokers 0, 2 are registered" in out
 
 

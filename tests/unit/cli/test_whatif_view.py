@@ -20,7 +20,7 @@ def test_the_summary_has_figures_and_notes() -> None:
     assert list(summary(asked(situation(ORDERS, min_isr=2), "kill 3"))) == [
         "what if: kill 3   not safe",
         "        1  offline: no leader",
-        "        2  at min ISR: one more loss refuses writes",
+        "        2  at min ISR: writes are refused after one more loss",
         "        1  new leader",
         "        3  of 3 partitions change",
     ]
@@ -31,7 +31,7 @@ def test_what_was_so_before_is_counted_apart() -> None:
     lines = list(summary(asked(state, "kill 1")))
     assert lines[1:] == [
         "        0  of 1 partition change",
-        "        1  offline before already, not counted",
+        "        1  offline already before, not counted",
         "  note: 1 is the active controller: the others elect a new one first",
     ]
 

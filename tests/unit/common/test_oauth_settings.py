@@ -93,7 +93,7 @@ _PROTOCOL: Final = 'only "http", "https", and "file" protocol are supported'
         ({KEY_SET: " "}, f"{KEY_SET} must be set"),
         (_entry(""), f"{KEY_SET} must be set"),
         (_entry('clientId="x"'), f"{KEY_SET} must be set"),
-        (_entry('unsecuredLoginStringClaim_sub="x"') | {KEY_SET: URL}, "choose one"),
+        (_entry('unsecuredLoginStringClaim_sub="x"') | {KEY_SET: URL}, "choose either"),
         (_entry('unsecuredValidatorAllowableClockSkewMs="-1"'), "unsecuredValidatorAllowableClockSkewMs is not"),
         (_entry('unsecuredValidatorAllowableClockSkewMs="1e3"'), "unsecuredValidatorAllowableClockSkewMs is not"),
         ({PREFIX + "sasl.jaas.config": f'{MODULE} ssl.truststore.location="/x";'}, "ssl.truststore.location of OAUTH"),
@@ -142,7 +142,7 @@ def test_urls_cannot_be_chosen_over_the_network() -> None:
         now.with_dynamic({PREFIX + "sasl.jaas.config": f'{MODULE} ssl.truststore.location="/etc/passwd";'}, {})
     unsecured = {PREFIX + "sasl.jaas.config": f'{MODULE} unsecuredLoginStringClaim_sub="eve";'}
     for removed in ({}, {PREFIX + KEY_SET: ""}, {PREFIX + KEY_SET: "", f"listener.name.plaintext.{KEY_SET}": " "}):
-        with pytest.raises(ConfigError, match="choose one"):
+        with pytest.raises(ConfigError, match="choose either"):
             now.with_dynamic(unsecured | removed, {})
 
 
@@ -206,7 +206,7 @@ def test_a_node_logs_in_to_others_by_unsecured_tokens() -> None:
 @pytest.mark.parametrize(
     ("options", "changes", "text"),
     [
-        ("", {}, "this node logs in to others on PLAINTEXT with OAUTHBEARER: it needs"),
+        ("", {}, "this node logs in to other nodes on PLAINTEXT with OAUTHBEARER: it needs"),
         ("", ENDPOINT, "or clientId and clientSecret in the JAAS entry"),
         ('clientId="node"', ENDPOINT, "or clientId and clientSecret in the JAAS entry"),
         ('unsecuredLoginStringClaim_user="x"', {KEY_SET: "unset"}, "unsecuredLoginStringClaim_sub"),

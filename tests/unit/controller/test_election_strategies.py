@@ -136,7 +136,7 @@ def outside(choice: Choice) -> int:
     ("strategy", "line"),
     [
         (failing, "module:function failed for six-0; Kafka's rule applies: no idea"),
-        (outside, "module:function chose 4 for six-0, allowed are 2, 3; Kafka's rule applies"),
+        (outside, "module:function chose 4 for six-0, but the candidates are 2, 3; Kafka's rule applies"),
     ],
 )
 def test_kafkas_rule_holds_if_a_strategy_is_wrong(strategy: Callable[[Choice], int], line: str, lines: Lines) -> None:
@@ -157,7 +157,7 @@ def test_strategies_are_found_by_name(lines: Lines, monkeypatch: pytest.MonkeyPa
     assert found.choose(Choice("t", 0, (1, 2), {}, {})) == 2
     ours = [f"our_strategies:{name}" for name in ("", "first", "limit")]
     for name in ("least", "", ":last", "nowhere:last", *ours):
-        expected = rf"^Invalid value {name} for configuration {strategies.KEY}: .*allowed are"
+        expected = rf"^Invalid value {name} for configuration {strategies.KEY}: .*expected "
         with pytest.raises(ConfigError, match=expected):
             strategy_of(name, reports)
 
@@ -178,6 +178,6 @@ def test_a_node_with_an_unknown_strategy_does_not_start() -> None:
     config = make_config({strategies.KEY: "most-leaders"})
     with pytest.raises(
         ConfigError,
-        match=r"^Invalid value most-leaders for configuration barnabas\.leader\.election\.strategy: allowed are",
+        match=r"^Invalid value most-leaders for configuration barnabas\.leader\.election\.strategy: expected ",
     ):
         Broker.create(MemoryHost(0), config, TimelineLog(World(0), "node"))

@@ -36,7 +36,7 @@ def test_a_history_that_is_being_recorded_can_be_cut(tmp_path: Path) -> None:
 def test_what_cannot_be_cut_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     incident(tmp_path / "h.db").close(T0 + 3 * MINUTE)
     part = tmp_path / "part.db"
-    with pytest.raises(HistoryError, match="nothing is recorded in this time"):
+    with pytest.raises(HistoryError, match="nothing is recorded for this period"):
         write_excerpt(tmp_path / "h.db", part, 0, T0 - 1, "")
     with pytest.raises(HistoryError, match="no such file"):
         write_excerpt(tmp_path / "none.db", part, 0, T0, "")
@@ -44,6 +44,6 @@ def test_what_cannot_be_cut_is_refused_and_leaves_no_file(tmp_path: Path) -> Non
         write_excerpt(tmp_path / "h.db", tmp_path / "no-folder" / "part.db", T0, T0 + 1, "")
     assert not part.exists()
     part.write_bytes(b"mine")
-    with pytest.raises(HistoryError, match="there is such a file"):
+    with pytest.raises(HistoryError, match="the file already exists"):
         write_excerpt(tmp_path / "h.db", part, T0, T0 + 1, "")
     assert part.read_bytes() == b"mine"

@@ -186,7 +186,7 @@ def test_another_process_or_cluster_is_refused(tmp_path: Path) -> None:
     recorder.close()
     other = table_of(partition("a-0"))
     other.apply(Delta(T0, cluster_id="other"))
-    with pytest.raises(HistoryError, match="is of cluster watched; this cluster is other"):
+    with pytest.raises(HistoryError, match="this is the history of cluster watched, but this cluster is other"):
         Recorder(tmp_path / "h.db", other)
     with History.open(tmp_path / "h.db") as history:
         assert (history.cluster_id, len(history.events())) == ("watched", 6)
@@ -200,7 +200,11 @@ def test_another_cluster_that_is_known_late_ends_the_recording(tmp_path: Path) -
     other = look(partition("a-0"), at_ms=T0 + 5 * MINUTE)
     other.cluster_id = "other"
     assert table.apply(other) is not None
-    assert said == [f"{tmp_path / 'h.db'}: is of cluster watched; this cluster is other"] == [recorder.problem]
+    assert (
+        said
+        == [f"{tmp_path / 'h.db'}: this is the history of cluster watched, but this cluster is other"]
+        == [recorder.problem]
+    )
 
 
 def test_a_clock_that_goes_back_does_not_reorder_the_history(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_there_and_back(found: dict[TopicPartition, Position], lost: list[LostRa
     "value, said",
     [
         ({"t": {"0": 5}}, "not written by this source"),
-        ({"version": 2, "topics": {}}, "version 2, this source reads version 1"),
+        ({"version": 2, "topics": {}}, "version 2, but this source reads version 1"),
         ({"version": 1, "topics": {"t": {"partitions": {}}}}, "not written by this source"),
         ({"version": 1, "topics": {"t": {"id": "", "partitions": {"x": {"offset": 1, "epoch": 1}}}}}, "not written"),
     ],

@@ -86,7 +86,7 @@ REFUSALS = [
     ),
     ({"ssl.enabled.protocols": "TLSv1.1"}, "for configuration ssl.enabled.protocols: TLSv1.2, TLSv1.3 are allowed"),
     ({"ssl.protocol": "SSLv3"}, "for configuration ssl.protocol: TLS, TLSv1.2, TLSv1.3 are allowed"),
-    ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "no choice among the suites of TLS 1.3 is possible"),
+    ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "suites of TLS 1.3 cannot be chosen individually"),
     ({"ssl.cipher.suites": "ECDHE-RSA-AES128-SHA"}, "Unsupported CipherSuite"),
     (
         {"ssl.cipher.suites": SUITE, "ssl.enabled.protocols": "TLSv1.3"},

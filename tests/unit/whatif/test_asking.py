@@ -223,7 +223,7 @@ def test_an_unknown_broker_is_refused() -> None:
 def test_a_dead_broker_can_be_asked_about() -> None:
     answer = asked(situation({"orders": [partition([1, 4], isr=[1])]}), "kill 4")
     assert (answer.partitions, answer.exit_code) == ([], 0)
-    assert "broker 4 is not in the cluster already" in answer.notes
+    assert "broker 4 is no longer in the cluster" in answer.notes
 
 
 def test_the_json_is_complete() -> None:

@@ -26,11 +26,11 @@ def test_digests_are_sha1_by_default() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("DigestAuthenticationProvider.digestAlg=ROT13", "allowed are MD5, SHA1"),
-        ("secureClientPort=2281", "TLS is not served"),
-        ("authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "digest and ip are served"),
+        ("DigestAuthenticationProvider.digestAlg=ROT13", "expected one of MD5, SHA1"),
+        ("secureClientPort=2281", "this server has no TLS"),
+        ("authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "digest and ip are available"),
         ("server.1=a:2888:3888\nserver.2=b:2888:3888", "this server is standalone"),
-        ("tickTime=0", "allowed is 1 to"),
+        ("tickTime=0", "expected 1 to"),
     ],
 )
 def test_a_key_that_cannot_be_heeded_is_refused(line: str, said: str) -> None:

@@ -140,7 +140,9 @@ def _without_answer(topics: TopicAppends) -> Chunks:
         for append in appends:
             error = append.result.error
             if error is not ErrorCode.NONE:
-                raise DecodeError(f"acks=0 and {error.name} for partition {append.index} of {topic!r}")
+                raise DecodeError(
+                    f"a produce request with acks=0 failed: {error.name} for partition {append.index} of {topic!r}"
+                )
     return []
 
 

@@ -15,7 +15,7 @@ _PREFIX: Final = "kafka_server_socket_server_metrics_"
 #: (metric, attribute of ListenerCounts, help)
 _METERS: Final = (
     ("successful_authentication", "successes", "Connections that logged in"),
-    ("failed_authentication", "failures", "Connections whose log-in failed"),
+    ("failed_authentication", "failures", "Connections whose login failed"),
     ("successful_reauthentication", "renewals", "Sessions that were renewed"),
     ("failed_reauthentication", "renewal_failures", "Sessions whose renewal failed"),
 )

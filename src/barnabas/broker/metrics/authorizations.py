@@ -27,7 +27,7 @@ def collect(broker: Broker) -> Iterator[Family]:
     for name, text, value in (
         ("acls_total_count", "Rules", float(len(authorizer.index))),
         ("authorization_request_rate_per_minute", "Questions per minute", allowed + denied),
-        ("authorization_allowed_rate_per_minute", "Questions per minute that were allowed", allowed),
-        ("authorization_denied_rate_per_minute", "Questions per minute that were denied", denied),
+        ("authorization_allowed_rate_per_minute", "Authorization checks per minute that were allowed", allowed),
+        ("authorization_denied_rate_per_minute", "Authorization checks per minute that were denied", denied),
     ):
         yield Family(f"{_PREFIX}{name}", UNTYPED, text, [Sample(labels, value)])

@@ -45,12 +45,12 @@ def collect(broker: Broker) -> Iterator[Family]:
     yield Family(
         f"{_PREFIX}connection_accept_throttle_time",
         UNTYPED,
-        "Average time, in milliseconds, for which a listener rested because of a creation rate",
+        "Average time, in milliseconds, for which a listener paused because of a creation rate",
         [Sample((("listener", each.name),), each.throttle_times.average(now_ms) or 0.0) for each in listeners],
     )
     yield Family(
         f"{_PREFIX}ip_connection_accept_throttle_time",
         UNTYPED,
-        "Average time, in milliseconds, for which connections of addresses above their quota were held",
+        "Average time, in milliseconds, for which connections of addresses above their quota were delayed",
         [Sample((("listener", each.name),), each.ip_throttle_times.average(now_ms) or 0.0) for each in listeners],
     )

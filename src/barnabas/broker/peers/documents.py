@@ -88,7 +88,7 @@ class Document:
 
     def _read(self, path: str) -> bytes:
         if self._host.disk.size(path) > DOCUMENT_BYTES_MAX:
-            raise ValueError(f"it has more than {DOCUMENT_BYTES_MAX} bytes")
+            raise ValueError(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
         return self._host.disk.read(path)
 
     def _on_read(self, content: bytes | None, error: BaseException | None) -> None:

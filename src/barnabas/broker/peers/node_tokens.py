@@ -82,7 +82,9 @@ class NodeTokens:
                     continue
                 made = self._make(listener)
             except ConfigError as error:
-                self._host.faults.report(f"this node keeps its login on listener {listener}: {error}")
+                self._host.faults.report(
+                    f"this node keeps its login on listener {listener}, because the new settings are invalid: {error}"
+                )
                 continue
             if isinstance(made, _Fetched) and isinstance(source, _Fetched):
                 made.begin_with(source)
@@ -154,7 +156,7 @@ class _Fetched(_Source):
         """Takes a token. Returns when to fetch the next one. Raises ValueError."""
         token = _text_of(content) if self._is_file else _token_of(content)
         if len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
-            raise ValueError("it is not a token")
+            raise ValueError("the content is not a token")
         try:
             claims = json_object(parse(token).claims, "payload")
             expires_s = time_claim(claims, "exp")

@@ -124,13 +124,13 @@ CHECKS: Final[Mapping[str, AuthorizationCheck]] = {
     # The cluster
     "api_versions": Open("a client must know what it can send"),
     "describe_cluster": Open("on a broker's listener; the authorized operations need DESCRIBE on the cluster"),
-    "sasl_handshake": Open("after the log-in, the handler refuses it"),
-    "sasl_authenticate": Open("after the log-in, the handler refuses it"),
+    "sasl_handshake": Open("after the login, the handler refuses it"),
+    "sasl_authenticate": Open("after the login, the handler refuses it"),
     "create_delegation_token": ByHandler(
         "CREATE_TOKENS on the user, for a token of another user", "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
     ),
-    "renew_delegation_token": Open("the owner and the renewers of the token may"),
-    "expire_delegation_token": Open("the owner and the renewers of the token may"),
+    "renew_delegation_token": Open("only the owner and the renewers can renew a token"),
+    "expire_delegation_token": Open("only the owner and the renewers can expire a token"),
     "describe_delegation_token": ByHandler(
         "DESCRIBE on the token or DESCRIBE_TOKENS on its owner, for tokens in which the client has no part",
         "those that may not be described are left out",

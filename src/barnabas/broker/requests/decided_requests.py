@@ -54,6 +54,6 @@ class DecidedRequest(InFlight):
     def _time_out(self) -> None:
         message, connection = self.message, self.connection
         if message is None or connection.is_exclusive:
-            connection.fail(f"{self} is not decided in time", None)
+            connection.fail(f"{self} was not decided in time", None)
         else:
             connection.complete(self, self.encode(timed_out(message, self.api_version)))

@@ -177,7 +177,7 @@ def packed_address(client_host: str) -> bytes:
 def shown_address(data: bytes) -> str:
     """Returns the address of these bytes as Java shows it. Raises DecodeError."""
     if len(data) not in (4, 16):
-        raise DecodeError(f"an address of {len(data)} bytes")
+        raise DecodeError(f"a client address of {len(data)} bytes, expected 4 or 16")
     if len(data) == 4:
         return f"/{ip_address(data)}"
     return "/" + ":".join(f"{int.from_bytes(data[at : at + 2], 'big'):x}" for at in range(0, 16, 2))

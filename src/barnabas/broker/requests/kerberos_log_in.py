@@ -37,5 +37,5 @@ class KerberosLogIn:
 
     def _report(self, cause: str) -> None:
         # The cause can contain names that an unauthenticated peer chose.
-        text = f"listener {self._listener}: a log-in by {GSSAPI} failed: {cause[:_CAUSE_LETTERS_MAX]!r}"
+        text = f"listener {self._listener}: a login by {GSSAPI} failed: {cause[:_CAUSE_LETTERS_MAX]!r}"
         self._reports.inform(GSSAPI, text)

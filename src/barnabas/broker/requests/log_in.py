@@ -72,7 +72,9 @@ class ListenerLogIn:
             try:
                 self._read_users()
             except ConfigError as error:
-                self._host.faults.report(f"listener {self._listener} keeps its users: {error}")
+                self._host.faults.report(
+                    f"listener {self._listener} keeps its users, because the new settings are invalid: {error}"
+                )
 
     def _read_users(self) -> None:
         offered = log_in_settings.mechanisms_of(self._config, self._listener)

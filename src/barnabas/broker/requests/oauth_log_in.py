@@ -36,8 +36,8 @@ class OAuthLogIn:
         self._document: Document | None = None
         if settings.key_set is None:
             host.faults.warn(
-                f"listener {listener} accepts unsecured tokens of OAUTHBEARER, as its JAAS entry says: everybody who "
-                "can connect can be every user"
+                f"listener {listener} accepts unsecured OAUTHBEARER tokens, because its JAAS entry allows them: "
+                "anyone who can connect can act as any user"
             )
             return
         try:

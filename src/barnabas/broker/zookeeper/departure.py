@@ -83,5 +83,5 @@ class Departure:
             self._pause = self._host.timers.call_later(pause_ms, self.start)
 
     def _leave_alone(self) -> None:
-        self._host.faults.inform(f"stopping as the last broker: nobody can lead its {self._led} partitions")
+        self._host.faults.inform(f"stopping as the last broker: no other broker can lead its {self._led} partitions")
         self._done()

@@ -115,7 +115,7 @@ def alter(
     logger: Logger = None,
     add: Annotated[
         list[str] | None,
-        typer.Option("--add", "--add-config", metavar="K=V,...", help="Keys to set; a list is K=[A,B]. Repeatable"),
+        typer.Option("--add", "--add-config", metavar="K=V,...", help="Keys to set, a list as K=[A,B]; repeatable"),
     ] = None,
     add_file: Annotated[
         Path | None,
@@ -124,7 +124,7 @@ def alter(
     delete: Annotated[
         list[str] | None,
         typer.Option(
-            "--delete", "--delete-config", metavar="K,...", help="Keys to reset to their defaults. Repeatable"
+            "--delete", "--delete-config", metavar="K,...", help="Keys to reset to their defaults; repeatable"
         ),
     ] = None,
     dry_run: Annotated[
@@ -157,7 +157,7 @@ def alter(
             raise Failure(refused.message, refused.hint or hint_for(changes, listed)) from refused
     if dry_run:
         _show_changes(entity, changes, listed)
-        output.say("nothing was changed: without --dry-run the change is applied")
+        output.say("nothing was changed; omit --dry-run to apply the change")
     else:
         print(f"Completed updating config for {entity}.")
 

@@ -137,7 +137,7 @@ def directory_in_use() -> Path | None:
         return None
     if chosen.context.directory is None:
         raise Failure(
-            f"context {chosen.name} ({chosen.reason}) has no directory: its cluster is not one of `barnabas up`",
+            f"context {chosen.name} ({chosen.reason}) has no directory: its cluster was not started by `barnabas up`",
             "name the directory of a cluster with --dir",
         )
     return Path(chosen.context.directory)

@@ -179,7 +179,7 @@ def delete(name: Name) -> None:
     _file().change(changed)
     print(f"deleted context {name}")
     if was_current:
-        output.say("it was the current context; now none is")
+        output.say("it was the current context; now there is none")
 
 
 def _file() -> ContextFile:

@@ -147,7 +147,7 @@ def _parse(data: bytes) -> Contexts:
     content = json.loads(data)
     _require(isinstance(content, dict), "it is not a JSON object")
     version = content.get("version")
-    _require(version == _VERSION, f"its version is {version!r}, this release reads {_VERSION}")
+    _require(version == _VERSION, f"its version is {version!r}, but this release reads {_VERSION}")
     named, current = content.get("contexts"), content.get("current")
     _require(isinstance(named, dict), 'it has no "contexts"')
     contexts = {name: _context(name, item) for name, item in named.items()}
@@ -169,7 +169,7 @@ def _context(name: str, item: Any) -> Context:
     properties = item.get("properties", {})
     _require(
         isinstance(properties, dict) and all(isinstance(each, str) for each in properties.values()),
-        f'{where}: "properties" is not a mapping of texts',
+        f'{where}: "properties" is not a mapping of strings',
     )
     for key, kind in _KINDS.items():
         _require(key not in item or isinstance(item[key], kind), f'{where}: "{key}" has a wrong value')

@@ -25,7 +25,7 @@ async def acknowledge(cluster: WatchedCluster, inputs: Inputs, user: str) -> dic
             by_severity.setdefault(state.severity, []).append(key)
     keys = [key for each in by_severity.values() for key in each]
     if not keys:
-        raise Problem("refused", "these partitions are well" if named else "every partition is well")
+        raise Problem("refused", "these partitions are healthy" if named else "every partition is healthy")
     is_taken_back = inputs.body.get("withdraw") is True
     verb = "withdraws the acknowledgement of" if is_taken_back else "acknowledges"
     if inputs.is_dry_run:

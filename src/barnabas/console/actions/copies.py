@@ -48,10 +48,10 @@ async def recreate_topic(cluster: WatchedCluster, inputs: Inputs, role: Role) ->
     shape = await _shape(cluster, name)
     if inputs.is_dry_run:
         deleted = await delete_topic(cluster, inputs, role)
-        lost = ["offsets that groups have committed there are lost, and its topic id is another one"]
+        lost = ["offsets that groups have committed there are lost, and its topic id changes"]
         return plan([*deleted["plan"], *_lines(f"creates {name} again, empty", shape)], [*deleted["warnings"], *lost])
     await delete_topic(cluster, inputs, role)
-    described = ", ".join(_lines(f"{name} was deleted and is not created again; it had", shape))
+    described = ", ".join(_lines(f"{name} was deleted and has not been created again; it had", shape))
     if not await _is_gone(cluster, name):
         raise Problem("refused", f"{described}: brokers still know the deleted topic after {_GONE_S:.0f} s")
     try:
@@ -119,7 +119,7 @@ async def _shape(cluster: WatchedCluster, topic: str) -> _Shape:
     own = [config for config in found["configs"] if config["origin"] == "topic"]
     hidden = [config["name"] for config in own if config["value"] is None]
     if hidden:
-        raise Problem("refused", f"{topic} has values that no broker shows: {', '.join(hidden)}")
+        raise Problem("refused", f"{topic} has sensitive values, which brokers do not return: {', '.join(hidden)}")
     configs = {config["name"]: config["value"] for config in own}
     return _Shape(len(states), max((len(state.replicas) for state in states), default=1), configs)
 

@@ -25,7 +25,7 @@ class Inputs:
     def text(self, name: str) -> str:
         value = self.body.get(name)
         if not isinstance(value, str) or not value or len(value) > _TEXT_MAX:
-            raise Problem("bad-request", f"{name} is missing, or not a text")
+            raise Problem("bad-request", f"{name} is missing, or not a string")
         return value
 
     def choice(self, name: str, known: Sequence[str]) -> str:
@@ -51,13 +51,13 @@ class Inputs:
         value = self.body.get(name, {})
         is_right = isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
         if not is_right or len(value) > _MANY:
-            raise Problem("bad-request", f"{name} is not an object of texts")
+            raise Problem("bad-request", f"{name} is not an object of strings")
         return dict(value)
 
     def names(self, name: str) -> list[str]:
         value = self.body.get(name, [])
         if not isinstance(value, list) or len(value) > _MANY or not all(isinstance(each, str) for each in value):
-            raise Problem("bad-request", f"{name} is not a list of texts")
+            raise Problem("bad-request", f"{name} is not a list of strings")
         return value
 
     def partitions(self, name: str = "partitions") -> list[Key] | None:
@@ -77,7 +77,7 @@ class Inputs:
 def key_of(row: Mapping[str, Any]) -> Key:
     topic, partition = row.get("topic"), row.get("partition")
     if not isinstance(topic, str) or not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
-        raise Problem("bad-request", "a partition has a topic and a number")
+        raise Problem("bad-request", "a partition must have a topic and a number")
     return topic, partition
 
 
@@ -86,5 +86,5 @@ def broker_ids(value: Any) -> list[int]:
     if not is_right or not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in value):
         raise Problem("bad-request", "replicas is not a list of brokers")
     if len(set(value)) < len(value):
-        raise Problem("bad-request", "replicas has a broker twice")
+        raise Problem("bad-request", "replicas contains a broker twice")
     return list(value)

@@ -63,10 +63,10 @@ async def cancel_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
     named, ongoing = inputs.partitions(), await running(cluster)
     keys = sorted(ongoing if named is None else ongoing.keys() & set(named))
     if not keys:
-        raise Problem("refused", "none of these moves runs")
+        raise Problem("refused", "none of these moves is in progress")
     if inputs.is_dry_run:
         lines = [f"{topic}-{index}: replicas stay {_before(ongoing[topic, index])}" for topic, index in keys]
-        return plan([f"cancels {len(keys)} moves", *_cut(lines)], ["what was copied is deleted"])
+        return plan([f"cancels {len(keys)} moves", *_cut(lines)], ["the data copied so far is deleted"])
     results = await alter(cluster, dict.fromkeys(keys))
     if not ongoing.keys() - set(keys):
         results += await remove_throttles(cluster, {topic for topic, _ in keys})
@@ -80,10 +80,10 @@ async def throttle_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
     if rate is None:
         if inputs.is_dry_run:
             lines = [f"removes the throttles of {len(cluster.table.brokers)} brokers and {len(topics)} topics"]
-            return plan(lines, [f"{len(ongoing)} moves run without a limit then"] if ongoing else [])
+            return plan(lines, [f"{len(ongoing)} moves then continue without a limit"] if ongoing else [])
         return outcome("throttles were removed", await remove_throttles(cluster, topics))
     if not ongoing:
-        raise Problem("refused", "no move runs, so there is nothing to throttle")
+        raise Problem("refused", "no move is in progress, so there is nothing to throttle")
     moves = {
         key: Copying([each for each in one.replicas if each not in one.adding], one.adding)
         for key, one in ongoing.items()
@@ -109,7 +109,7 @@ async def verify_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
             state = "complete" if wanted is None or replicas == wanted else "not complete"
         states.append({"topic": topic, "partition": index, "state": state, "replicas": replicas})
         if state == "not complete":
-            lines.append(f"{topic}-{index}: replicas {replicas} rather than {wanted}, and no move runs")
+            lines.append(f"{topic}-{index}: replicas {replicas} rather than {wanted}, and no move is in progress")
     counts = {name: sum(each["state"] == name for each in states) for name in ("complete", "running", "not complete")}
     text = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "the plan is empty"
     topics = sorted({topic for topic, _ in targets})
@@ -126,10 +126,10 @@ def targets_of(inputs: Inputs) -> Targets:
     for row in inputs.rows("partitions") or []:
         replicas, directories = row.get("replicas"), row.get("log_dirs")
         if isinstance(directories, list) and any(each != _ANY for each in directories):
-            raise Problem("bad-request", "a plan with log directories is for `barnabas reassign`")
+            raise Problem("bad-request", "the console cannot choose log directories: use `barnabas reassign`")
         key = key_of(row)
         if key in targets:
-            raise Problem("bad-request", f"{key[0]}-{key[1]} is there twice")
+            raise Problem("bad-request", f"{key[0]}-{key[1]} is listed twice")
         targets[key] = None if replicas is None else broker_ids(replicas)
     return targets
 

@@ -99,10 +99,10 @@ def content_of(value: Any, name: str) -> bytes | None:
         return None
     kinds = ("text", "json", "hex")
     if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in kinds:
-        raise Problem("bad-request", f"{name} is null, or an object with one of {', '.join(kinds)}")
+        raise Problem("bad-request", f"{name} must be null, or an object with one of {', '.join(kinds)}")
     ((kind, text),) = value.items()
     if not isinstance(text, str):
-        raise Problem("bad-request", f"{name}.{kind} is not a text")
+        raise Problem("bad-request", f"{name}.{kind} is not a string")
     try:
         if kind == "hex":
             return bytes.fromhex(text)
@@ -118,11 +118,11 @@ def _headers(rows: Iterable[Mapping[str, Any]]) -> list[Header]:
     for row in rows:
         name = row.get("name")
         if not isinstance(name, str) or len(found) >= _HEADERS_MAX:
-            raise Problem("bad-request", f"headers are at most {_HEADERS_MAX} objects with a name and a value")
+            raise Problem("bad-request", f"headers must be at most {_HEADERS_MAX} objects with a name and a value")
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise Problem("bad-request", "the name of a header is not a text") from error
+            raise Problem("bad-request", "the name of a header is not a string") from error
         found.append((name, content_of(row.get("value"), "the value of a header")))
     return found
 

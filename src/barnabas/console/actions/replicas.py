@@ -23,7 +23,7 @@ async def elect(cluster: WatchedCluster, inputs: Inputs, role: Role) -> dict[str
     if kind == "unclean" and role < Role.ADMIN:
         raise Problem("role", "an unclean election can lose records: it needs the role admin")
     if kind == "unclean" and not keys:
-        raise Problem("bad-request", "an unclean election names its partitions")
+        raise Problem("bad-request", "an unclean election must name its partitions")
     rows = rows_of(cluster, keys)
     if inputs.is_dry_run:
         return _election_plan(cluster, kind, rows)

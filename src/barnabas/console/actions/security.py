@@ -49,9 +49,9 @@ async def add_acl(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[
         listed = await acls_view(cluster)
         warnings = [] if listed["problem"] is None else [listed["problem"]]
         if listed["rows"] is not None and rule in listed["rows"]:
-            warnings.append("this rule is there already")
+            warnings.append("this rule already exists")
         if rule["permission"] == "deny":
-            warnings.append("a rule that denies comes before all that allow")
+            warnings.append("a rule that denies takes precedence over all rules that allow")
         return plan([f"adds the rule: {shown_rule(rule)}"], warnings)
     creation = CreateAclsRequest.AclCreation(
         resource_type=RESOURCES[rule["resource"]],
@@ -118,7 +118,7 @@ async def set_scram_user(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
         line = (
             f"replaces the password of {user} for {mechanism}" if is_there else f"lets {user} log in with {mechanism}"
         )
-        return plan([line], ["connections that are open stay open"] if is_there else [])
+        return plan([line], ["open connections stay open"] if is_there else [])
     number, hash_name = SCRAM[mechanism]
     salt = secrets.token_bytes(_SALT_BYTES)
     row = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
@@ -134,7 +134,7 @@ async def set_scram_user(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
 async def remove_scram_user(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     user, mechanism = _name(inputs, "user"), inputs.choice("mechanism", tuple(MECHANISMS))
     if inputs.is_dry_run:
-        return plan([f"{user} cannot log in with {mechanism} any more"], ["connections that are open stay open"])
+        return plan([f"{user} cannot log in with {mechanism} any more"], ["open connections stay open"])
     row = AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism])
     request = AlterUserScramCredentialsRequest(deletions=[row])
     return await _alter_users(cluster, request, f"{user} cannot log in with {mechanism} any more")
@@ -187,7 +187,7 @@ def _rule(inputs: Inputs) -> dict[str, str]:
     resource = inputs.choice("resource", tuple(RESOURCES))
     principal = _name(inputs, "principal")
     if not _PRINCIPAL.fullmatch(principal):
-        raise Problem("bad-request", "a principal is TYPE:NAME, such as User:anna")
+        raise Problem("bad-request", "a principal must have the form TYPE:NAME, such as User:anna")
     return {
         "resource": resource,
         "name": _CLUSTER_NAME if resource == "cluster" else _name(inputs, "name"),
@@ -229,14 +229,14 @@ def _entity(inputs: Inputs) -> dict[str, str | None]:
         )
     )
     if not is_right or found is None:
-        raise Problem("bad-request", f"entity is an object with {', '.join(ENTITIES)}; null is the default")
+        raise Problem("bad-request", f"entity must be an object with {', '.join(ENTITIES)}; null is the default")
     return dict(sorted(found.items()))
 
 
 def _quota_changes(inputs: Inputs) -> dict[str, float | None]:
     found = inputs.body.get("quotas")
     if not isinstance(found, dict) or not found or not set(found) <= set(QUOTA_KEYS):
-        raise Problem("bad-request", f"quotas is an object with {', '.join(QUOTA_KEYS)}; null removes one")
+        raise Problem("bad-request", f"quotas must be an object with {', '.join(QUOTA_KEYS)}; null removes one")
     for key, value in found.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
         if value is not None and not is_number:

@@ -68,7 +68,9 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
         )
         warnings = [f"{len(readers)} groups have offsets there: {', '.join(readers[:20])}"] if readers else []
         size = int(sizes[sizes >= 0].sum())
-        return plan([f"deletes {name} with {len(rows)} partitions and {size:,} bytes by replica, for ever"], warnings)
+        return plan(
+            [f"deletes {name} with {len(rows)} partitions and {size:,} bytes by replica, permanently"], warnings
+        )
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
     answer = await ask_controller(
         cluster,
@@ -107,7 +109,7 @@ async def alter_configs(cluster: WatchedCluster, inputs: Inputs, role: Role) -> 
         raise Problem("role", "configurations of brokers need the role admin")
     changes: dict[str, str | None] = {**inputs.texts("set"), **dict.fromkeys(inputs.names("remove"))}
     if not changes:
-        raise Problem("bad-request", "nothing is to be changed: set and remove are empty")
+        raise Problem("bad-request", "there is nothing to change: set and remove are empty")
     if kind == "broker" and not (name.isascii() and name.isdigit()):
         raise Problem("bad-request", f"{name} is not the number of a broker")
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(

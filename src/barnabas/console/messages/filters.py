@@ -35,7 +35,7 @@ class Filter:
 
     def __init__(self, expression: str) -> None:
         if len(expression) > LENGTH_MAX:
-            raise FilterError(f"a filter has at most {LENGTH_MAX} characters")
+            raise FilterError(f"a filter can have at most {LENGTH_MAX} characters")
         try:
             self._program = cel.compile(expression)
         except ValueError as error:

@@ -72,7 +72,7 @@ class Hidden:
                 (part for part in (KEY, VALUE) if each == part or each.startswith((f"{part}.", f"{part}["))), None
             )
             if part is None:
-                raise MaskError(f"{each!r} is no field: it begins with key, value or headers.")
+                raise MaskError(f"{each!r} is not a field: a field begins with key, value or headers.")
             paths[part].append(_path(each, each[len(part) :]))
         return cls(tuple(paths[KEY]), tuple(paths[VALUE]), tuple(headers))
 
@@ -136,7 +136,7 @@ def _path(field: str, text: str) -> Path:
     while place < len(text):
         found = _STEP.match(text, place)
         if found is None:
-            raise MaskError(f"{field!r} is no field: {text[place:]!r} is no step of a path")
+            raise MaskError(f"{field!r} is not a field: {text[place:]!r} is not a step of a path")
         steps.append(found[1] or found[2] or found[3])
         place = found.end()
     return tuple(steps)

@@ -42,7 +42,7 @@ class SchemaRegistry:
     def __init__(self, url: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("a schema registry has a URL: http://host:port or https://host:port")
+            raise ValueError("the URL of a schema registry must have the form http://host:port or https://host:port")
         self._is_tls = parts.scheme == "https"
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self._headers = {"accept": "application/vnd.schemaregistry.v1+json, application/json"}
@@ -88,7 +88,7 @@ class SchemaRegistry:
         """Adds the schemas that a schema refers to, each after those that it needs itself."""
         references = answer.get("references") or []
         if level > _LEVELS_MAX or not isinstance(references, list):
-            raise RegistryError("the references of the schema are too deep")
+            raise RegistryError("the references of the schema are nested too deeply")
         for each in references:
             try:
                 name, subject, version = str(each["name"]), str(each["subject"]), int(each["version"])
@@ -117,7 +117,7 @@ class SchemaRegistry:
         except orjson.JSONDecodeError as error:
             raise RegistryError("the schema registry did not answer in JSON") from error
         if not isinstance(found, dict):
-            raise RegistryError("the schema registry gave no schema")
+            raise RegistryError("the schema registry returned no schema")
         return found
 
     def _ask(self, path: str) -> tuple[int, bytes]:
@@ -134,12 +134,12 @@ class SchemaRegistry:
         finally:
             connection.close()
         if len(body) > _ANSWER_MAX:
-            raise RegistryError(f"a schema has at most {_ANSWER_MAX} bytes")
+            raise RegistryError(f"a schema can have at most {_ANSWER_MAX} bytes")
         return answer.status, bytes(body)
 
 
 def _text(answer: dict[str, Any]) -> str:
     text = answer.get("schema")
     if not isinstance(text, str):
-        raise RegistryError("the schema registry gave no schema")
+        raise RegistryError("the schema registry returned no schema")
     return text

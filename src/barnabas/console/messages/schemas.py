@@ -85,7 +85,7 @@ class Schemas:
         except SchemaError:
             raise
         except MemoryError:
-            raise SchemaError("the value needs more memory than a search can have") from None
+            raise SchemaError("the value needs more memory than a search can use") from None
         except _HOSTILE as error:
             raise SchemaError(f"schema {id_of(data)}: {type(error).__name__}: {error}"[:300]) from error
 
@@ -117,7 +117,7 @@ def _reader(found: Mapping[str, Any]) -> Reader:
         return _protobuf(text, references)
     if kind == "JSON":
         return _json(text)
-    raise SchemaError(f"its kind is {str(kind)[:40]}")
+    raise SchemaError(f"its type is not supported: {str(kind)[:40]}")
 
 
 def _avro(text: str, references: list[dict[str, str]]) -> Reader:
@@ -130,7 +130,7 @@ def _avro(text: str, references: list[dict[str, str]]) -> Reader:
             fastavro.parse_schema(orjson.loads(each["schema"]), named_schemas=named)
         parsed: Any = fastavro.parse_schema(orjson.loads(text), named_schemas=named)
     except fastavro.schema.SchemaParseException as error:
-        raise SchemaError(f"it is no Avro schema: {error}"[:300]) from error
+        raise SchemaError(f"it is not an Avro schema: {error}"[:300]) from error
     name = str(parsed.get("name", parsed.get("type")) if isinstance(parsed, dict) else "")
 
     def read(data: bytes) -> Decoded:
@@ -222,12 +222,12 @@ def _indexes(data: bytes) -> tuple[list[int], int]:
     if not count:
         return [0], place
     if not 0 < count <= _INDEXES_MAX:
-        raise SchemaError("the place of the message in its file is damaged")
+        raise SchemaError("the index of the message in its schema is damaged")
     found = []
     for _ in range(count):
         index, place = _varint(data, place)
         if index < 0:
-            raise SchemaError("the place of the message in its file is damaged")
+            raise SchemaError("the index of the message in its schema is damaged")
         found.append(index)
     return found, place
 
@@ -237,7 +237,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if place >= len(data) or shift >= _VARINT_BITS:
-            raise SchemaError("the place of the message in its file is damaged")
+            raise SchemaError("the index of the message in its schema is damaged")
         value |= (data[place] & 0x7F) << shift
         place += 1
         if data[place - 1] < 0x80:

@@ -100,7 +100,7 @@ def search_chunk(job: Job, head: dict[str, Any], data: bytes) -> Found:
             if _search_batch(job, head, data, position, header, found):
                 break
     except (RecordsRejected, MemoryError) as error:
-        found.problem = str(error) or "it needs more memory than a search can have"
+        found.problem = str(error) or "it needs more memory than a search can use"
     return found
 
 

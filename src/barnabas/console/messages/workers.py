@@ -19,7 +19,7 @@ _UINT32: Final = 4
 _WAIT_S: Final = 2.0
 _START_S: Final = 60.0
 _ANSWER_MAX: Final = 1 << 28
-_ENDED: Final = "the process of the search ended: the filter or a record needs more memory than a search can have"
+_ENDED: Final = "the process of the search ended: the filter or a record needs more memory than a search can use"
 
 
 class Worker:
@@ -61,7 +61,7 @@ class Worker:
                 length = int.from_bytes(await outgoing.readexactly(_UINT32), "little")
                 answer = orjson.loads(await outgoing.readexactly(min(length, _ANSWER_MAX)))
         except TimeoutError as error:
-            raise Problem("timeout", "the filter needs more time than a search can have") from error
+            raise Problem("timeout", "the filter needs more time than a search can use") from error
         except (OSError, EOFError) as error:
             raise Problem("filter", _ENDED) from error
         self.is_usable = True

@@ -76,13 +76,13 @@ class Gate:
     def _check(self, scope: Scope, headers: dict[str, str]) -> None:
         """Raises Problem for a request that must not reach the application."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS_MAX:
-            raise Problem("too-large", f"the headers of a request have at most {_HEADERS_MAX} bytes")
+            raise Problem("too-large", f"the headers of a request can have at most {_HEADERS_MAX} bytes")
         host = headers.get("host", "")
         if self._hosts is not None and name_of(host) not in self._hosts:
             raise Problem("host", "this console does not have that name", "start it with --allowed-host NAME")
         method, path = scope["method"], scope["path"]
         if method not in ("GET", "HEAD", "POST"):
-            raise Problem("bad-request", f"the method {method} is not used here")
+            raise Problem("bad-request", f"the method {method} is not supported")
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         is_own = origin is None or origin == f"{'https' if self._is_tls else 'http'}://{host}"
         if path.startswith("/api/") and (site not in (None, *_SAME_SITE) or not is_own):
@@ -116,7 +116,7 @@ async def _body(receive: Receive, headers: dict[str, str]) -> Receive:
         raise Problem("bad-request", "the body must be JSON (Content-Type: application/json)")
     length = headers.get("content-length", "0")
     if not length.isdigit() or int(length) > BODY_MAX:
-        raise Problem("too-large", f"a body has at most {BODY_MAX} bytes")
+        raise Problem("too-large", f"a body can have at most {BODY_MAX} bytes")
     body, more = bytearray(), True
     try:
         async with asyncio.timeout(_BODY_S):
@@ -127,7 +127,7 @@ async def _body(receive: Receive, headers: dict[str, str]) -> Receive:
                 body += message.get("body", b"")
                 more = bool(message.get("more_body"))
                 if len(body) > BODY_MAX:
-                    raise Problem("too-large", f"a body has at most {BODY_MAX} bytes")
+                    raise Problem("too-large", f"a body can have at most {BODY_MAX} bytes")
     except TimeoutError as error:
         raise Problem("timeout", "the body did not arrive in time") from error
     waiting = [{"type": "http.request", "body": bytes(body), "more_body": False}]

@@ -43,7 +43,7 @@ READS: Final = frozenset(
         "audit",
     }
 )
-_NO_RULE: Final = "a user with patterns of topics or groups cannot do this"
+_NO_RULE: Final = "a user whose access is limited by patterns of topics or groups cannot do this"
 
 
 class Named(NamedTuple):
@@ -67,7 +67,7 @@ def _partitions(body: Mapping[str, Any]) -> Iterator[Named]:
     """Yields the topics of named partitions. Raises Problem for all partitions."""
     rows = body.get("partitions")
     if not isinstance(rows, list):
-        raise Problem("role", "a user with patterns names the partitions")
+        raise Problem("role", "a user whose access is limited by patterns must name the partitions")
     for row in rows:
         yield Named("topic", row.get("topic") if isinstance(row, dict) else None)
 

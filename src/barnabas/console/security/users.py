@@ -97,7 +97,7 @@ def checked_name(name: str) -> str:
 
 def checked_password(password: str) -> str:
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
-        raise UsersError(f"a password has {PASSWORD_MIN} to {PASSWORD_MAX} characters")
+        raise UsersError(f"a password must have {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     return password
 
 
@@ -105,7 +105,7 @@ def _parsed(data: bytes, path: Path) -> dict[str, User]:
     try:
         content = json.loads(data)
         if content["version"] != _VERSION:
-            raise UsersError(f"{path} is of a later version: {content['version']}")
+            raise UsersError(f"{path} was written by a later version: {content['version']}")
         return {name: _user(name, row) for name, row in content["users"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsersError(f"{path} is damaged: {error!r}") from error

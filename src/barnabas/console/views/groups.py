@@ -23,7 +23,7 @@ from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, De
 
 LIMIT_MAX: Final = 1_000
 SORTS: Final = ("name", "lag", "lag_s", "members", "state", "topics")
-_NOT_READ: Final = "the groups were not read yet"
+_NOT_READ: Final = "the groups have not been read yet"
 _NOT_RECORDED: Final = "a history has no groups"
 _VERSION_BYTES: Final = 2
 _FROM_NAME: Final = {"name": "group"}

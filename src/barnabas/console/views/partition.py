@@ -111,7 +111,7 @@ def explanation(state: PartitionState, lanes: Sequence[Lane]) -> list[str]:
         if left is not None:
             lines.append(f"Replica {replica} is out of sync since {at(left.time_ms)}: {_because(left)}")
     for replica in state.silent:
-        lines.append(f"Broker {replica} does not answer; the metadata does not know that yet")
+        lines.append(f"Broker {replica} does not answer; the metadata does not show that yet")
     if state.leader == NO_NODE:
         lines.append("It can be neither written nor read until a replica that can lead without loss returns")
     elif state.severity is Severity.ERROR:

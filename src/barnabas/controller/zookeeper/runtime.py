@@ -343,7 +343,7 @@ class ZookeeperController:
                 yield from active.serve()
             except Exception as error:
                 # a controller that cannot load resigns, so that another broker can take over: G41
-                self._host.faults.report("The controller cannot begin", error)
+                self._host.faults.report("the controller cannot load its state, and resigns", error)
                 self.on_signal(ControllerSignal.LOAD_FAILED)
 
         active.core.slices.begin(serving())

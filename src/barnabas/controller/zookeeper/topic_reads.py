@@ -66,7 +66,7 @@ class TopicReading:
         before = () if known is None else known.partitions
         count = len(self._partitions)
         if len(before) > count:
-            raise ZnodeError(paths.topic(self.name), f"has {count} partitions, there were {len(before)}")
+            raise ZnodeError(paths.topic(self.name), f"has {count} partitions, but had {len(before)} before")
         if known is None:
             records.append(TopicRecord(name=self.name, topic_id=topic_id))
         changed: dict[int, PartitionImage] = {}
@@ -86,7 +86,7 @@ def checked(path: str, assignment: TopicAssignment) -> Mapping[int, ReplicaAssig
     partitions = assignment.partitions
     missing = next((index for index in range(len(partitions)) if index not in partitions), None)
     if missing is not None:
-        raise ZnodeError(path, f"has no partition {missing}, and has higher ones")
+        raise ZnodeError(path, f"has no partition {missing}, but has higher ones")
     if not partitions:
         raise ZnodeError(path, "has no partitions")
     empty = next((index for index, assigned in partitions.items() if not assigned.replicas), None)

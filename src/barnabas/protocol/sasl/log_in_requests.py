@@ -46,7 +46,9 @@ def log_in(login: Login, nonce: str, version_of: Callable[[], int]) -> LogIn:
     if shaken.error_code:
         # A listener without SASL answers ILLEGAL_SASL_STATE.
         code = _name(shaken.error_code)
-        raise LogInFailed(f"it has no log-in now ({code})", f"does not offer a login ({code}): is it a SASL listener?")
+        raise LogInFailed(
+            f"it accepts no login now ({code})", f"does not offer a login ({code}): is it a SASL listener?"
+        )
     lifetime_ms = 0
     messages = exchange(login, nonce)
     try:
@@ -62,7 +64,7 @@ def log_in(login: Login, nonce: str, version_of: Callable[[], int]) -> LogIn:
     except StopIteration:
         return lifetime_ms
     except ValueError as error:
-        raise LogInFailed(str(error), f"cannot be trusted by {mechanism}: {error}") from error
+        raise LogInFailed(str(error), f"does not complete the login with {mechanism}: {error}") from error
 
 
 def _name(code: int) -> str:

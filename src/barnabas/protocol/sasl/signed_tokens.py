@@ -118,7 +118,7 @@ def _checked_header(header: Claims) -> tuple[str, str | None]:
     if "crit" in header or "b64" in header:
         raise TokenRefused("its header requires an extension (crit)")
     if key_id is not None and (not isinstance(key_id, str) or len(key_id) > _KEY_ID_LENGTH_MAX):
-        raise TokenRefused("its key id (kid) is not a short text")
+        raise TokenRefused("its key id (kid) is not a short string")
     return algorithm, key_id
 
 

@@ -76,7 +76,7 @@ def json_object(data: bytes, what: str) -> Claims:
     try:
         found = json.loads(str(data, "utf-8"), object_pairs_hook=_distinct, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise TokenRefused(f"its {what} is not valid JSON, or has a name twice") from None
+        raise TokenRefused(f"its {what} is not valid JSON, or contains a name twice") from None
     if not isinstance(found, dict):
         raise TokenRefused(f"its {what} is not a JSON object")
     return found
@@ -114,7 +114,7 @@ def _check_audience(claims: Claims, expected: Expectations) -> None:
     audience = claims.get("aud")
     named = [audience] if isinstance(audience, str) else [] if audience is None else audience
     if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
-        raise TokenRefused("its audience (aud) is not a text or a list of texts")
+        raise TokenRefused("its audience (aud) is not a string or a list of strings")
     if named and not expected.audiences:
         raise TokenRefused("it has an audience (aud), and sasl.oauthbearer.expected.audience is not set")
     if expected.audiences and not set(named) & set(expected.audiences):

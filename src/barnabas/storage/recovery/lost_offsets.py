@@ -46,8 +46,8 @@ class Damage(NamedTuple):
         ranges = ", ".join(hole.text for hole in self.holes)
         causes = "; ".join(self.causes)
         return (
-            f"{lost} offsets are lost ({ranges}): the log ends at {self.actual_end}, "
-            f"{self.expected_end} was expected; {causes}"
+            f"{lost} offsets are lost ({ranges}): the log ends at {self.actual_end} "
+            f"instead of {self.expected_end}; {causes}"
         )
 
 

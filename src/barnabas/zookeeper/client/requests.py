@@ -91,7 +91,7 @@ class Requests:
         """
         if not self._in_flight or self._in_flight[0].xid != header.xid:
             due = self._in_flight[0].xid if self._in_flight else "none"
-            raise DecodeError(f"an answer to request {header.xid} where {due} was due")
+            raise DecodeError(f"a response to request {header.xid}, expected {due}")
         if header.error in _OF_THE_CONNECTION:
             raise DecodeError(f"the server answers {ErrorCode(header.error).name}")
         request = self._in_flight[0]

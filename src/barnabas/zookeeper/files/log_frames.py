@@ -36,12 +36,12 @@ def log_header_problem(file: File) -> str | None:
     """Returns why the file does not begin with the header of a log; None if it does."""
     data = file.read_at(0, LOG_HEADER_BYTES)
     if len(data) < LOG_HEADER_BYTES:
-        return f"only {len(data)} of the {LOG_HEADER_BYTES} bytes of its header are there"
+        return f"only {len(data)} of the {LOG_HEADER_BYTES} bytes of its header are present"
     magic, version, _ = _LOG_HEADER.unpack(data)
     if magic != LOG_MAGIC:
-        return f"it begins with {magic!r}, a transaction log with {LOG_MAGIC!r}"
+        return f"it begins with {magic!r} instead of {LOG_MAGIC!r}"
     if version != _FORMAT_VERSION:
-        return f"its format has version {version}, only {_FORMAT_VERSION} is read"
+        return f"its format has version {version}; only version {_FORMAT_VERSION} is supported"
     return None
 
 
@@ -88,7 +88,7 @@ class LogFrames:
     def _entry(self, checksum: int, length: int) -> tuple[str | None, bytes]:
         """Returns the bytes of the entry at `end`, or the reason why it is not an entry."""
         if length <= 0 or length > self._file.size() - self.end - _ENTRY_HEAD.size - 1:
-            return f"an entry of {length} bytes, {self._file.size() - self.end} are left", b""
+            return f"an entry of {length} bytes, but only {self._file.size() - self.end} are left", b""
         data = self._bytes(self.end + _ENTRY_HEAD.size, length + 1)
         if data[length:] != _END_OF_ENTRY:
             return "an entry without its end mark", b""

@@ -128,9 +128,9 @@ def seal_problem(data: bytes) -> str | None:
         return f"it has only {len(data)} bytes"
     magic, version, _ = _HEADER.unpack_from(data)
     if magic != SNAPSHOT_MAGIC:
-        return f"it begins with {magic!r}, a snapshot with {SNAPSHOT_MAGIC!r}"
+        return f"it begins with {magic!r} instead of {SNAPSHOT_MAGIC!r}"
     if version != 2:
-        return f"its format has version {version}, only 2 is read"
+        return f"its format has version {version}; only version 2 is supported"
     content = len(data) - _SEAL.size
     checksum, length, path = _SEAL.unpack_from(data, content)
     if length != 1 or path != b"/":

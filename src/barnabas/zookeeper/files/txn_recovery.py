@@ -108,7 +108,7 @@ def _replayed(
     if newest is None:
         if logs and _has_entries(disk, logs) and not trust_empty:
             raise DamagedFiles(
-                f"{folders.logs} has logs but {folders.snapshots} no snapshot, so that older transactions are missing: "
+                f"{folders.logs} has logs but {folders.snapshots} no snapshot, so older transactions are missing: "
                 "restore a snapshot, or start with snapshot.trust.empty=true if the logs are complete"
             )
         replay = _Replay(disk, faults, Database(DataTree(extended_types)), None)
