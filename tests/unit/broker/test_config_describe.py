@@ -11,6 +11,7 @@ from immutables import Map
 
 from barnabas.broker.configs.config_describe import ConfigEntry, describe, topic_entries
 from barnabas.common.config import BrokerConfig
+from barnabas.common.config_docs import HEEDED, ZOOKEEPER
 from barnabas.common.config_keys import ConfigSource, ResourceType
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.metadata.image import MetadataImage
@@ -117,3 +118,12 @@ def test_a_segment_size_below_the_public_limit_is_described_under_its_own_name_o
     entries = {entry.name: entry for entry in topic_entries(config, {"internal.segment.bytes": "1000"})}
     assert entries["internal.segment.bytes"].value == "1000"
     assert entries["segment.bytes"] == {entry.name: entry for entry in topic_entries(config, {})}["segment.bytes"]
+
+
+def test_every_key_with_an_effect_is_documented_in_either_mode() -> None:
+    zookeeper = {"zookeeper.connect": "localhost:2181", "broker.id": "1", "listeners": "PLAINTEXT://:9092"}
+    for static, keys in ((minimal(), HEEDED), (zookeeper, ZOOKEEPER)):
+        entries = describe(BrokerConfig.from_properties(static), MetadataImage(), ResourceType.BROKER, "1")
+        found = {entry.name: entry.documentation for entry in entries}
+        assert all(found[name] for name in keys if name in found)
+        assert len(found.keys() & keys.keys()) > 8

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from barnabas.broker.configs import loggers
 from barnabas.common.config import BrokerConfig
-from barnabas.common.config_docs import HEEDED
+from barnabas.common.config_docs import HEEDED, ZOOKEEPER
 from barnabas.common.config_keys import (
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
@@ -200,4 +200,5 @@ def _describe_client_metrics(image: MetadataImage, subscription: str) -> list[Co
 
 
 def _document(key: ConfigKey) -> str | None:
-    return HEEDED.get(key.server_default or key.name)
+    name = key.server_default or key.name
+    return HEEDED.get(name) or ZOOKEEPER.get(name)
