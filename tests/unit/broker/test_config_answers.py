@@ -16,6 +16,7 @@ from barnabas.broker.handlers import alter_configs, describe_configs, incrementa
 from barnabas.broker.peers.controller_access import ControllerAccess
 from barnabas.broker.quorum_side import QuorumSide
 from barnabas.broker.requests.inner_requests import OwnNode
+from barnabas.broker.requests.steps import Steps
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import Uuid
@@ -68,7 +69,7 @@ class Node:
         self.config = BrokerConfig.from_properties(properties)
         self.metadata = MetadataStore()
         self.metadata.subscribe(self._follow)
-        host = MemoryHost()
+        host = self.host = MemoryHost()
         self.services: Any = SimpleNamespace(
             config=self.config,
             metadata=self.metadata,
@@ -78,6 +79,7 @@ class Node:
             side=self,
             quorum=SimpleNamespace(controller=self),
             authorizer=None,
+            steps=Steps(host.timers, host.clock),
         )
         own = OwnNode(self.services, "CONTROLLER", CONTROLLER_APIS)  # type: ignore[arg-type]
         self.services.access = ControllerAccess(
@@ -158,6 +160,7 @@ def call(module: Any, node: Node, request: Any, version: int) -> Any:
     context = Context(type(request).API_KEY, version)
     response = module.handle(context, decoded, node.services)
     if response is None:
+        node.host.time.run_for(0)
         (response,) = context.answers
     again, _ = codec.decode(type(response), version, bytes(codec.encode(response, version)))
     return again
