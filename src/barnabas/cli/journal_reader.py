@@ -49,8 +49,8 @@ class JournalReader:
         self.events: list[Event] = []
 
     def read_since(self, time_ms: int) -> None:
-        """Reads the events since a time, found by the timestamps of their records. An event that was written late is
-        behind those of its time, and also read.
+        """Reads the events since a time, found by the timestamps of their records. An event that was written late comes
+        after those of its time, and is read too.
         """
         (found,) = self._client.offsets_for_times([TopicPartition(EVENTS_TOPIC, 0, time_ms)], timeout=clients.TIMEOUT_S)
         if found.error is not None:

@@ -299,7 +299,7 @@ class Host(Protocol):
 
     def cpu_wait_ns(self) -> int:
         """Returns the time that the thread of the event loop was ready to run, and waited for a CPU that others used;
-        0 if the system does not tell.
+        0 if the system does not report it.
         """
 
     def machine_up_ms(self) -> int:

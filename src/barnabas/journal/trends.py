@@ -29,7 +29,7 @@ class Usual:
 
     @property
     def value(self) -> float | None:
-        """Returns None while too little is known."""
+        """Returns the usual value; None while too little is known."""
         return median(self._values) if len(self._values) >= _USUAL_TICKS_MIN else None
 
 

@@ -60,7 +60,7 @@ class _Entry:
         return self.weight > _SMALL_MAX
 
     def fill(self, records_of: RecordsOf, count: int) -> bool:
-        """Computes records until there are `count`. Returns whether there are so many."""
+        """Computes records until there are `count`. Returns whether there are that many."""
         if self.change is not None and len(self.records) < count:
             if self.source is None:
                 self.source = records_of(self.change)
@@ -126,7 +126,7 @@ class ChangeWindow:
             self._make_room()
 
     def pack(self, count: int) -> None:
-        """Computes up to so many records of the oldest large change."""
+        """Computes up to `count` records of the oldest large change."""
         entry = self._large[0]
         if not entry.fill(self._records_of, len(entry.records) + count):
             self._packed(entry)

@@ -20,7 +20,7 @@ _COMPLETE: Final = 0
 _ERRORS: Final = 0xFFFF0000
 _INITIATE, _ACCEPT = 1, 2
 _STATUS_CODE, _MECHANISM_CODE = 1, 2
-#: Both sides prove who they are; tokens cannot be replayed; data have a proof of their origin.
+#: Both sides prove who they are; tokens cannot be replayed; data has a proof of its origin.
 _FLAGS: Final = 2 | 4 | 32
 
 

@@ -51,7 +51,7 @@ def check_connections(node: Node, broker: Broker) -> None:
 
 
 class Metrics:
-    """Compares gauges with expected values. Without `logs` (in ZooKeeper mode) the metadata are those of the node's
+    """Compares gauges with expected values. Without `logs` (in ZooKeeper mode) the metadata is that of the node's
     image.
     """
 

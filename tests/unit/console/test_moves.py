@@ -92,7 +92,7 @@ def test_another_replication_factor_keeps_the_preferred_leader_and_spreads_the_r
         ({"partitions": []}, "partitions is empty"),
         ({"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1, 1]}]}, "a broker twice"),
         ({"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [9]}]}, "there is no broker 9"),
-        ({"partitions": 2 * [{"topic": "topic-00001", "partition": 0, "replicas": [1]}]}, "is there twice"),
+        ({"partitions": 2 * [{"topic": "topic-00001", "partition": 0, "replicas": [1]}]}, "is named twice"),
         (
             {"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}]},
             "log directories",

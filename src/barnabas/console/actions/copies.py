@@ -1,4 +1,4 @@
-"""Actions that make a topic again: as another one, or as itself without its records; and another replication factor."""
+"""Actions that clone a topic, recreate it without its records, or change its replication factor."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
         )
         warnings = [f"{len(readers)} groups have offsets there: {', '.join(readers[:20])}"] if readers else []
         size = int(sizes[sizes >= 0].sum())
-        return plan([f"deletes {name} with {len(rows)} partitions and {size:,} bytes by replica, for ever"], warnings)
+        return plan([f"deletes {name} with {len(rows)} partitions and {size:,} bytes by replica, for good"], warnings)
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
     answer = await ask_controller(
         cluster,

@@ -184,8 +184,9 @@ class OffsetRemoval:
         return ErrorCode.NONE if group.is_in(GroupState.EMPTY) else ErrorCode.NON_EMPTY_GROUP
 
     def delete_most(self, group_id: str, answered: Callable[[ErrorCode], None]) -> None:
-        """Deletes the offsets of a consumer group without members, except for as many as fit into one batch. Fails
-        with NON_EMPTY_GROUP if the group has members."""
+        """Deletes offsets of a consumer group without members until those that are left fit into one batch. Fails with
+        NON_EMPTY_GROUP if the group has members.
+        """
         self._write(self._deleting_most(group_id), answered)
 
     def _deleting_most(self, group_id: str) -> Iterator[_Slice]:
