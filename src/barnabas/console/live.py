@@ -4,9 +4,9 @@
     data     the whole answer of the screen's route
     cells    the partitions of the map that changed
     events   new events of the time line
-    stale    the page is to fetch what it shows again
+    stale    the page must fetch its data again
     status   which brokers are silent, and since when
-    reload   the page is to fetch everything again
+    reload   the page must fetch everything again
     bye      the session ended
 
 Changes are coalesced: a slow page gets the current state, not each state that it missed. No stream sends requests to a

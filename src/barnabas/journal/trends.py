@@ -1,7 +1,7 @@
 """Unusual figures of a broker: each is compared with its own past, tick by tick.
 
-A tick is a second. What is usual is the median of the last minutes without the times that are unusual, so that a state
-that lasts does not become the usual one.
+A tick is a second. The usual value is the median of the last minutes, without the times that were unusual, so that an
+unusual state that lasts does not become the usual one.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ class BrokerConnection:
         return self._known is not None and self._known.knows(request)
 
     def version_of(self, request: type[Message]) -> int:
-        """Returns the version in which a request would be sent; -1 if it would not. It is known after the first
-        response.
+        """Returns the version in which a request would be sent; -1 if the broker does not support it, or has not
+        answered yet.
         """
         try:
             return -1 if self._known is None else self._known.version_of(request)

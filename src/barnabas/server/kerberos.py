@@ -160,7 +160,7 @@ class KerberosLibrary:
 
 
 def _given(data: bytes) -> _Buffer:
-    """Returns a buffer that points to the data, which must live as long."""
+    """Returns a buffer that points to the data, which must live as long as the buffer."""
     return _Buffer(len(data), ctypes.cast(ctypes.c_char_p(data), c_void_p))
 
 
