@@ -127,7 +127,7 @@ class TokenBucket:
         self._tokens = min(self.rate * self.burst_s, self.tokens(now_ms) - count)
 
     def missing_ms(self, now_ms: int) -> int:
-        """Returns the time until the number of tokens is no longer negative; 0 if it is not."""
+        """Returns the time until the number of tokens is no longer negative; 0 if it is not negative now."""
         tokens = self.tokens(now_ms)
         return floor(-tokens / self.rate * 1000 + 0.5) if tokens < 0 else 0
 

@@ -1,4 +1,4 @@
-"""Requests for the sizes and offsets of the replicas on screen, each second, because the sweep over all replicas takes
+"""Requests for the sizes and offsets of the replicas on screen, every second, because the sweep over all replicas takes
 longer in a large cluster.
 """
 

@@ -348,7 +348,9 @@ class EmbeddedCluster:
         )
 
     def _spawn(self, file: Path, formatting: Sequence[str]) -> tuple[int, int | None]:
-        """Starts a broker with a properties file, and the options by which it formats an empty directory."""
+        """Starts a broker with a properties file, and the options by which it formats an empty directory. Returns its
+        pid and start time.
+        """
         command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file), *formatting]
         return self._processes.start(command, file.parent / "broker.log")
 

@@ -41,7 +41,7 @@ class ReplicaEvents:
 
     @property
     def need_topic(self) -> bool:
-        """Whether any of the events is a reason to create the journal. A self-report is not."""
+        """Whether any of the events is a reason to create the journal; self-reports alone are not."""
         return bool(self._events)
 
     def add(self, topic: str, topic_id: bytes, partition: int, what: str, facts: Mapping[str, int]) -> None:

@@ -210,7 +210,7 @@ def _partitions(state: State) -> Iterator[tuple[Any, Any]]:
 
 
 def _of_a_log(node: Node, log: Log, topic: str, index: int) -> Iterator[tuple[Gauge, Any]]:
-    """Yields the gauges of a log as the disk has it."""
+    """Yields the gauges of a log, computed from its files on disk."""
     labels = f'{{topic="{topic}",partition="{index}"}}'
     disk = node.disk
     with disk.without_effects():

@@ -37,8 +37,8 @@ _BACKWARD: Final = frozenset({"end", "before"})
 
 @dataclass(frozen=True, slots=True)
 class SearchQuestion:
-    """A search as the page requests it. `offsets` are those of `next` and `before`, by partition; `value` is an offset
-    or a time.
+    """A search as the page requests it. `offsets`: where to continue, by partition, if `start` is next or before.
+    `value`: the offset or the time at which to begin, if `start` is offset or time.
     """
 
     topic: str

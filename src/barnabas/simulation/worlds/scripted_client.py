@@ -34,7 +34,7 @@ class Dial(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Sends requests in one piece. Those of version None in `answered` places get no response (acks=0)."""
+    """Sends requests in one piece. `has_answers` is False for requests without a response (acks=0)."""
 
     requests: Sequence[tuple[Message, int]]
     has_answers: bool = True
