@@ -2,8 +2,8 @@
 
 A client that has logged in by a token must not get another one, and neither must a client without an identity. So a
 client may send such a request only if its channel has authenticated it, by other means than a token. The broker that
-has the channel checks both; the controller repeats the first check, because the envelope says whether the client logged
-in by a token.
+has the channel checks both. The controller checks again that the client has not logged in by a token, which the
+envelope says.
 """
 
 from __future__ import annotations

@@ -277,8 +277,8 @@ class ConnectionLimits:
         self._wake()
 
     def _throttle_address(self, listener: _Listener, address: str, now_ms: int) -> int:
-        """Counts an attempt in the rate of its address. Returns the time to hold it, with nothing counted; 0 if the
-        address is not above its quota.
+        """Counts an attempt in the rate of its address, and returns 0. If the address is above its quota, counts
+        nothing, and returns the time for which to hold the connection.
         """
         quota = self._quotas.find(address)
         if quota is None or quota < 0 or quota >= UNLIMITED:

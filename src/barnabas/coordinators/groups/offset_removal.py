@@ -4,9 +4,10 @@ Tombstones are written in slices that each fit into a batch: the next slice is b
 one is committed, in a separate turn of the loop. A group's own tombstone is in the last slice. A failed write ends the
 removal: the slices before it are removed, the rest is unchanged, and the next attempt continues there.
 
-Expiry (KIP-211), each `offsets.retention.minutes` after: the time that a group became empty; the commit, for topics
-that a stable consumer group no longer subscribes to; the commit, for groups that never had members (simple consumers).
-A group without members and offsets is removed, too.
+Offsets of a classic group expire (KIP-211) `offsets.retention.minutes` after the group became empty. They expire that
+long after their commit if the group never had members (simple consumers), or is stable and no longer subscribes to
+their topic. Those of a consumer group (KIP-848) expire that long after their commit if the group does not subscribe to
+their topic. A group without members and offsets is removed, too.
 """
 
 from __future__ import annotations
