@@ -35,9 +35,9 @@ def settings() -> dict[str, object]:
 
 
 class JournalReader:
-    """Reads the journal. `events` are the events that were read, each event once, in the order of the changes; `choose`
-    names the partitions that are wanted of bulk events. `begin_ms` is the time from which the journal was read; None if
-    that is its beginning.
+    """Reads the journal. `events` are the events that were read, each event once, in the order of the changes; of bulk
+    events, only those of the partitions that `choose` names. `begin_ms` is the time from which the journal was read;
+    None if that is its beginning.
     """
 
     def __init__(self, client: Consumer, choose: Choice) -> None:

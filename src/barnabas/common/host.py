@@ -53,8 +53,8 @@ class Blocking(Protocol):
 
     def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
         """Runs all of the work now, in up to this many threads, and waits. Returns the results in the order of the
-        work. An exception is raised, and work that has not begun is dropped. For startup, when nothing else is to be
-        done.
+        work. Raises the exception of work that fails, and drops work that has not begun. For startup, when nothing else
+        waits.
         """
 
 

@@ -1,7 +1,7 @@
 """Rates for quotas and metrics, computed as Kafka's metrics compute them: a rate over sliding windows, the average and
 maximum of durations over such windows, and a token bucket.
 
-Neither has a timer: time passes when a value is recorded or read. Times are milliseconds that only grow.
+None of them has a timer: time passes when a value is recorded or read. Times are milliseconds that only grow.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ Invariants
 - A change leaves when all its events are written, or when the window is full: then `floor` is the metadata offset up
   to which this node no longer has the changes.
 - The events of a small change are computed when `draw` takes them for writing. A large change is packed: its events
-  are computed from when it is added, some at a time (`pack`), and replace it. The window is full when its bytes are,
-  after packing. Changes that wait to be packed are never dropped: beyond a limit, the oldest are packed immediately.
+  are computed from when it is added, some at a time (`pack`), and replace it. The window has a limit in bytes, which
+  count after packing. Changes that wait to be packed are never dropped: beyond a limit, the oldest are packed
+  immediately.
 """
 
 from __future__ import annotations
