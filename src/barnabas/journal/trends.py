@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final
 
-#: The number of ticks that make what is usual, and the number that is needed.
+#: The number of ticks whose median is the usual value, and the least number of them.
 _USUAL_TICKS: Final = 120
 _USUAL_TICKS_MIN: Final = 8
 
