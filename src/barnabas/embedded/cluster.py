@@ -303,7 +303,7 @@ class EmbeddedCluster:
     # -- processes
 
     def _cluster_id(self, recorded: Recorded) -> str | None:
-        """Returns the id that all nodes share over all starts; None before the first one. An older release did not
+        """Returns the id that all nodes share across all starts; None before the first one. An older release did not
         record it in the state file.
         """
         found = recorded.cluster_id

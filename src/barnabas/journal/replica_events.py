@@ -85,7 +85,7 @@ class ReplicaEvents:
     def _event(self, kind: str, subject: str, fields: Mapping[str, object], cause: str, text: str) -> Event:
         wall_ms = self._clock.wall_ms()
         self._count += 1
-        # This id is unique over the restarts of a node, as far as its clock is right.
+        # This id is unique across the restarts of a node, as far as its clock is right.
         name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
         return {
             "v": VERSION,
