@@ -192,7 +192,7 @@ _LAGGING = (
             "mb_per_s": Metric(
                 "cluster_catch_up", "a follower 10 GB behind (quick: 1 GB) catches up", "MB/s", Goal(at_least=1.0)
             ),
-            "p99_ms": Metric("cluster_catch_up_p99", "meanwhile to another topic: one record each 4 ms, p99", "ms"),
+            "p99_ms": Metric("cluster_catch_up_p99", "meanwhile to another topic: one record every 4 ms, p99", "ms"),
             "p99_ratio": Metric(
                 "cluster_catch_up_p99_ratio", "that p99 over the one just before", "×", Goal(at_most=2.0, absolute=True)
             ),

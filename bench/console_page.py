@@ -40,7 +40,7 @@ _SCREENS = {
     "/brokers": 'tr[data-index="0"]',
     "/timeline": 'section[aria-label="Events"]',
 }
-#: Notes in each frame whether what `window.wanted` selects is there, and when it was first.
+#: Notes in each frame whether what `window.wanted` selects is there, and when it first was.
 _WATCH = """
 window.found = null;
 const look = () => {

@@ -68,8 +68,10 @@ PLAIN_PACKAGES = frozenset(
         "broker",
         "cli",
         "common",
+        "console",
         "controller",
         "coordinators",
+        "decisions",
         "embedded",
         "histories",
         "history",
@@ -88,6 +90,7 @@ PLAIN_PACKAGES = frozenset(
         "storage",
         "testing",
         "tls",
+        "whatif",
         "zookeeper",
         "znodes",
     }
@@ -140,6 +143,10 @@ COINAGES = {
     "gone[ ]on": "continued",
     "went[ ]on": "continued",
     "tells[ ]whether": "returns whether",
+    "also[ ]if": "even if",
+    "metadata[ ]do": "metadata does",
+    "metadata[ ]have": "metadata has",
+    "metadata[ ]say": "metadata says",
 }
 _COINAGE = re.compile(rf"\b({'|'.join(COINAGES)})\b", re.IGNORECASE)
 #: Files where a broad `except Exception` is allowed: it turns a crash into an answer or a log line.

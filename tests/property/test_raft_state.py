@@ -102,7 +102,7 @@ class Gatekeeper:
             self.state.become_resigned()
 
     def check(self) -> None:
-        assert self.state.epoch >= self.epoch, "epochs go forward, over restarts too"
+        assert self.state.epoch >= self.epoch, "epochs go forward, even across restarts"
         self.epoch = self.state.epoch
         if isinstance(self.state.role, Leader | Candidate):
             assert self.told_votes.get(self.state.epoch) == OWN

@@ -147,7 +147,7 @@ def _happened(explore: Callable[[int], None], seeds: range) -> set[str]:
 
 #: Events that happen in most seeds of a small world.
 _OF_REPLICATION = {
-    "a broker waits until the metadata show its registration",
+    "a broker waits until the metadata shows its registration",
     "a broker's session ends",
     "a client deletes records",
     "a follower's fetch gets no answer",
@@ -193,12 +193,12 @@ _OF_QUORUM = {
     "an index is truncated",
     "decisions of a deposed leader stay open",
     "leader epochs before the log start are forgotten",
-    "old metadata are deleted",
+    "old metadata is deleted",
     "the metadata log rolls a segment",
     "the producers of a log are reset",
     "the voters change under a snapshot",
     "the voters change",
-    "undelivered metadata are cut",
+    "undelivered metadata is cut",
 }
 _OF_TRANSACTIONS = {
     "a batch has an earlier producer epoch",

@@ -17,7 +17,7 @@ _LATE = [
     security_mutations.the_host_of_a_rule_is_ignored,
     security_mutations.a_muting_never_ends,
     security_mutations.fetch_sessions_outlive_their_right,
-    security_mutations.waiting_fetches_are_judged_at_their_begin_only,
+    security_mutations.waiting_fetches_are_judged_at_their_start_only,
 ]
 _BLOCK = 25
 _MORE_SEEDS = 20

@@ -48,7 +48,7 @@ def test_chains_make_one_receipt_of_each_payment() -> None:
 
 @pytest.mark.full
 def test_a_marker_that_a_clean_stop_left_above_the_hw_still_holds_readers_back() -> None:
-    """A broker stops in order whose log ends with a marker that the HW has not passed. Its snapshot does not say so."""
+    """A broker whose log ends with a marker above the HW shuts down cleanly. Its snapshot does not have that."""
     faults = (
         Fault(15_991, FaultKind.STOP, "broker1", duration_ms=9_798),
         Fault(21_318, FaultKind.PAUSE, "broker2", duration_ms=1_948),

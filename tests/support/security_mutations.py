@@ -201,7 +201,7 @@ def fetch_sessions_outlive_their_right(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetch, "judge_items", mutated)
 
 
-def waiting_fetches_are_judged_at_their_begin_only(patch: pytest.MonkeyPatch) -> None:
+def waiting_fetches_are_judged_at_their_start_only(patch: pytest.MonkeyPatch) -> None:
     """Reads for a fetch that has waited, without asking the authorizer again (S10)."""
     read = fetch._PendingFetch.read
 
@@ -255,7 +255,7 @@ FOUND_BY: dict[Mutation, tuple[int, str]] = {
     a_muting_never_ends: (2, "a user still waits for an answer"),
     each_connection_has_the_whole_quota: (2, "more than its quota"),
     fetch_sessions_outlive_their_right: (7, "may not READ"),
-    waiting_fetches_are_judged_at_their_begin_only: (7, "may not READ"),
+    waiting_fetches_are_judged_at_their_start_only: (7, "may not READ"),
     a_failed_log_in_keeps_its_slot: (1, "connections of PLAINTEXT"),
     replicas_are_believed: (1, "in the name of a replica"),
 }

@@ -52,7 +52,7 @@ def disk_with(files: dict[str, bytes]) -> MemoryDisk:
 
 
 class FilesWorld:
-    """A server's files over restarts: transactions are appended, synced and applied as the core does it."""
+    """A server's files across restarts: transactions are appended, synced and applied as the core does it."""
 
     def __init__(self, disk: MemoryDisk | None = None, settings: FileSettings = SMALL, seed: int = 0) -> None:
         self.disk = disk or disk_with({})

@@ -1,4 +1,4 @@
-"""Compacted topics as clients see them: under load, over restarts and kills, and in Kafka's own tools."""
+"""Compacted topics as clients see them: under load, across restarts and kills, and in Kafka's own tools."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class QuorumSide:
 
     def _check_own_credentials(self) -> None:
         """Raises ConfigError if the other voters cannot log in to this one: it would learn their credentials from the
-        metadata, and the metadata need a majority of the voters.
+        metadata, which needs a majority of the voters.
         """
         config, name = self._config, self._config.controller_listener_names[0]
         mechanism = mechanism_to_log_in(config, name)

@@ -1,9 +1,10 @@
 """Brokers that were fenced recently: Metadata responses list them for a further `_LISTED_MS`.
 
-When librdkafka finds that a broker is no longer listed, it removes the broker immediately. Partitions that it is just
-moving from that broker to a new leader lose the new leader too, and it retries only after a second. A listed broker
-that does not answer costs clients nothing extra: with Kafka, a dead broker stays listed until its session of 9 s ends.
-Recently fenced brokers appear only in the list of brokers: they lead nothing, and their replicas count as offline.
+When librdkafka finds that a broker is no longer listed, it removes the broker immediately. If it is just moving
+partitions from that broker to a new leader, it forgets the new leader too, and retries only after a second. A listed
+broker that does not answer costs clients nothing extra: with Kafka, a dead broker stays listed until its session of 9 s
+ends. Recently fenced brokers appear only in the list of brokers: they lead nothing, and their replicas count as
+offline.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ _KINDS: Final = {FULL: SelfReportKind.DISK_FULL, FAILED: SelfReportKind.DISK_FAI
 
 
 class BrokerSelfWatch:
-    """The watch of one broker. `unanswered` returns since when the controller owes the answer to a heartbeat."""
+    """The watch of one broker. `unanswered` returns the time since which the controller's answer to a heartbeat is
+    overdue.
+    """
 
     def __init__(
         self, services: Services, logs: LogManager, unanswered: Callable[[], int | None], journal: Journal

@@ -331,7 +331,9 @@ def _check_place(place: Place, *, has_users: bool, insecure: bool) -> None:
 
 
 def _hosts(place: Place, allowed: Sequence[str]) -> frozenset[str] | None:
-    """Returns the names of the console. A console on all addresses, without names, has any."""
+    """Returns the host names that requests can use; None for any name, if the console listens on all addresses and no
+    names are given.
+    """
     names = frozenset(name.lower() for name in allowed)
     if place.host in ("0.0.0.0", "::"):
         return names or None

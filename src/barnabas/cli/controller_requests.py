@@ -31,7 +31,7 @@ _PAUSE_S: Final = 0.2
 
 def ask_controller(admin: AdminClient, request: Message, version: int, expected: type[R]) -> R:
     """Sends a request to the controller, and repeats it while the controller changes. In a KRaft cluster the metadata
-    name any broker as the controller, and that broker forwards the request. Raises Failure.
+    names any broker as the controller, and that broker forwards the request. Raises Failure.
     """
     deadline = time.monotonic() + TIMEOUT_S
     while True:

@@ -84,7 +84,7 @@ def demo(
 def _run(
     stage: Stage, orders: int, speed: float | None, kill: Kill, sink: str, interruption: Interruption
 ) -> BrokerKill | None:
-    """Runs all parts until everything is drained; then ends the clients."""
+    """Runs all parts until everything is drained, then ends the clients. Returns the kill, if there was one."""
     from barnabas.orders import topic as topics
     from barnabas.orders.faults import Faults
     from barnabas.orders.replay import ReplayOptions

@@ -86,7 +86,7 @@ class Course:
         self._view.say(f"the pipeline is warm: {output.counted(self._applied(), 'record')} in the tables")
 
     def play(self, kill: Kill) -> BrokerKill | None:
-        """Performs all steps, until every acknowledged record is in the tables."""
+        """Performs all steps, until every acknowledged record is in the tables. Returns the kill, if there was one."""
         fault = None
         if kill is not Kill.NONE:
             self._until(self._is_time_to_kill, "a third of the orders", progress=self._acknowledged)

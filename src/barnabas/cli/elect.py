@@ -77,8 +77,9 @@ def elect(
 
 
 def hold(admin: AdminClient, kind: ElectionKind, requested: list[TopicPartition] | None) -> list[_Row]:
-    """Requests the election of leaders for the partitions in `requested`, or for all partitions if it is None. It uses
-    its own connection: `elect_leaders` of confluent-kafka raises SystemError with any timeout.
+    """Requests the election of leaders for the partitions in `requested`, or for all partitions if it is None, and
+    returns the results. It uses its own connection: `elect_leaders` of confluent-kafka raises SystemError with any
+    timeout.
     """
     by_topic: dict[str, list[int]] = {}
     for each in requested or ():

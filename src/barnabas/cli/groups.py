@@ -68,8 +68,8 @@ def list_groups(
 
 
 def _known(given: Iterable[str] | None, known: Collection[str], what: str) -> set[str]:
-    """Returns the given values in lower case. Raises Failure for an unknown one: with a typing error, the result would
-    be empty.
+    """Returns the given values in lower case. Raises Failure for an unknown one, because a typo would give an empty
+    result.
     """
     wrong = [one for one in given or () if one.lower() not in {each.lower() for each in known}]
     if wrong:

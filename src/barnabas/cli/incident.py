@@ -182,7 +182,7 @@ def _losses(events: Sequence[Event], of_brokers: Sequence[Event]) -> Iterator[Ro
 
 
 def _starts(of_brokers: Sequence[Event]) -> Iterator[RootCause]:
-    """Yields what a start shows about the end of the process before it."""
+    """Yields how the process before each start ended, if the start shows it."""
     for event in of_brokers:
         if event["kind"] == "broker-registered":
             cause = at_restart(event, of_brokers)

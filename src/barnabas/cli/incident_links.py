@@ -117,8 +117,8 @@ def _of_broker(broker: int, reports: Sequence[Event], away: Collection[int]) -> 
 
 
 def _hanging(broker: int, reports: Sequence[Event], away: Collection[int]) -> RootCause:
-    """Returns why a broker does not answer, whose system accepts connections. A process that was paused or busy says so
-    when it runs again: without such a report, and with answers, it was something else.
+    """Returns why a broker whose system accepts connections does not answer. A process that was paused or busy reports
+    that when it runs again: without such a report, and with answers, it was something else.
     """
     who = f"broker {broker}"
     begun = {(event["broker"], event["begin_ms"]) for event in reports}

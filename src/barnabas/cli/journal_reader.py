@@ -35,9 +35,9 @@ def settings() -> dict[str, object]:
 
 
 class JournalReader:
-    """Reads the journal. `events` are the events that were read, each event once, in the order of the changes; `choose`
-    names the partitions that are wanted of bulk events. `begin_ms` is the time from which the journal was read; None if
-    that is its beginning.
+    """Reads the journal. `events` are the events that were read, each event once, in the order of the changes; of bulk
+    events, only those of the partitions that `choose` names. `begin_ms` is the time from which the journal was read;
+    None if that is its beginning.
     """
 
     def __init__(self, client: Consumer, choose: Choice) -> None:
@@ -49,8 +49,8 @@ class JournalReader:
         self.events: list[Event] = []
 
     def read_since(self, time_ms: int) -> None:
-        """Reads the events since a time, found by the timestamps of their records. An event that was written late is
-        behind those of its time, and also read.
+        """Reads the events since a time, found by the timestamps of their records. An event that was written late comes
+        after those of its time, and is read too.
         """
         (found,) = self._client.offsets_for_times([TopicPartition(EVENTS_TOPIC, 0, time_ms)], timeout=clients.TIMEOUT_S)
         if found.error is not None:

@@ -214,7 +214,9 @@ def _size_bytes(directory: str) -> int:
 
 
 def _progress_line(total: int) -> Callable[[], None]:
-    """Prints a plain line at each tenth of the work if there is no terminal."""
+    """Returns a function to call after each partition: without a terminal, it prints a line after each tenth of the
+    work.
+    """
     done = 0
 
     def step() -> None:

@@ -289,7 +289,9 @@ def _throttle(
 
 
 def _place(cluster: _Cluster, plan: Plan, deadline: float) -> dict[Partition, str]:
-    """Sets the directories of replicas on their brokers, with retries until they accept them or the time is up."""
+    """Sets the directories of replicas on their brokers, with retries until they accept them or the time is up. Returns
+    the failures.
+    """
     wanted = {
         (partition, replica): path
         for partition, target in plan.items()

@@ -230,7 +230,7 @@ def at_restart(start: Event, events: Sequence[Event], loss: Event | None = None)
 
 
 def _recovery(start: Event, events: Sequence[Event]) -> list[Event]:
-    """Returns the report of a start, which the broker writes about when it registers."""
+    """Returns the broker's report of this start, which it writes at about the time of its registration."""
     found = [
         each
         for each in events

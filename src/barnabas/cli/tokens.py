@@ -179,7 +179,7 @@ def expire(
     properties: ClientProperty = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a token, or let it expire earlier; open connections keep the end of their session"""
+    """Remove a token, or let it expire earlier; open sessions keep the end that they had when they began"""
     period_ms = _NOW if period is None else parse_duration_ms(period)
     with _wire(bootstrap) as wire:
         request = ExpireDelegationTokenRequest(hmac=_hmac_of(wire, token), expiry_time_period_ms=period_ms)

@@ -51,8 +51,8 @@ def whatif(
     The command only reads, and works with any Kafka cluster. The answer is computed by the decisions of the controller:
     the next leader of each partition, what goes offline or under its min ISR, and the order of a rolling restart.
 
-    With --at and --history, the answer is about that moment of a recorded history. The command asks the cluster, if it
-    answers, for what the history does not contain, such as the voters.
+    With --at and --history, the answer is about that moment of a recorded history. Facts that the history lacks, such
+    as the voters, come from the cluster, if it answers.
 
     The exit code is 0 if nothing is lost, 5 if a partition goes under its min ISR, 6 if one goes offline or needs an
     unclean election, 3 if the change cannot be made, and 1 if no broker answers.

@@ -6,7 +6,7 @@ from ipaddress import IPv6Address, ip_address
 
 
 def canonical(text: str) -> str | None:
-    """Returns an address, possibly in brackets, in the form of `peer_address`; None if the text is none."""
+    """Returns an address, possibly in brackets, in the form of `peer_address`; None if the text is not an address."""
     try:
         return _written(text.strip("[]"))
     except ValueError:

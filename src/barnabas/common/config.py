@@ -84,7 +84,9 @@ class BrokerConfig(Settings):
         return copy
 
     def _on_values(self) -> list[str]:
-        """Follows a change of the listeners. Those in use stay if this node must not have the new ones."""
+        """Follows a change of the listeners. If this node must not have the new ones, those in use stay, and the reason
+        is returned.
+        """
         if self.is_zookeeper_mode or not self.is_broker:
             return []  # As in Kafka, the listeners of a controller do not change at run time.
         before = self._listeners

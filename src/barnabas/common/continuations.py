@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Owner(Protocol):
-    """The owner of a piece of work. One that is `Named` too is named in log lines."""
+    """The owner of a piece of work. If it is also `Named`, log lines name it."""
 
     def on_error(self, error: Exception) -> None:
         """Handles a failure of the work: sends an error response or closes the connection. Raises nothing."""

@@ -18,7 +18,7 @@ class Work(IntEnum):
     #: Bytes of fields that are decoded or encoded in one piece, handlers included.
     DECODED_BYTE = 2
     ENCODED_BYTE = 3
-    #: Units of `broker.steps`.
+    #: Units of `broker.requests.steps`.
     UNIT = 4
     #: Rows of a request that its handler processes in parts (`COUNTED_ROWS`).
     ROW = 5

@@ -53,8 +53,8 @@ class Blocking(Protocol):
 
     def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
         """Runs all of the work now, in up to this many threads, and waits. Returns the results in the order of the
-        work. An exception is raised, and work that has not begun is dropped. For startup, when nothing else is to be
-        done.
+        work. Raises the exception of work that fails, and drops work that has not begun. For startup, when nothing else
+        waits.
         """
 
 
@@ -299,7 +299,7 @@ class Host(Protocol):
 
     def cpu_wait_ns(self) -> int:
         """Returns the time that the thread of the event loop was ready to run, and waited for a CPU that others used;
-        0 if the system does not tell.
+        0 if the system does not report it.
         """
 
     def machine_up_ms(self) -> int:

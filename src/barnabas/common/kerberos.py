@@ -27,7 +27,7 @@ class SecurityContext(Protocol):
         be empty."""
 
     def wrap(self, data: bytes) -> bytes:
-        """Returns the data with a proof of their origin, not encrypted."""
+        """Returns the data with a proof of its origin, not encrypted."""
 
     def unwrap(self, data: bytes) -> bytes:
         """Returns the data of the peer."""

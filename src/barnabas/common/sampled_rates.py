@@ -1,7 +1,7 @@
 """Rates for quotas and metrics, computed as Kafka's metrics compute them: a rate over sliding windows, the average and
 maximum of durations over such windows, and a token bucket.
 
-Neither has a timer: time passes when a value is recorded or read. Times are milliseconds that only grow.
+None of them has a timer: time passes when a value is recorded or read. Times are milliseconds that only grow.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class TokenBucket:
         self._tokens = min(self.rate * self.burst_s, self.tokens(now_ms) - count)
 
     def missing_ms(self, now_ms: int) -> int:
-        """Returns the time until the number of tokens is no longer negative; 0 if it is not."""
+        """Returns the time until the number of tokens is no longer negative; 0 if it is not negative now."""
         tokens = self.tokens(now_ms)
         return floor(-tokens / self.rate * 1000 + 0.5) if tokens < 0 else 0
 

@@ -5,7 +5,7 @@
 The static layer is the properties file; the two dynamic ones come from the metadata log while the node runs and never
 stop it: an invalid value is left out and reported. Reading is a dict look-up, so no reader needs a copy of a setting
 that can change; a component that must act on a change subscribes. `Broker._on_broker_config` (`broker/assembly.py`)
-updates the dynamic layers when the metadata change.
+updates the dynamic layers when the metadata changes.
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ class Settings:
 
     def use_files(self, check: Callable[[Any], None], reread: Callable[[], None]) -> None:
         """Sets the functions of the component that reads the files named by settings. `check` raises ConfigError if the
-        node must not change to a configuration; `reread` is called after each change of a dynamic layer, also to the
-        same values.
+        node must not change to a configuration; `reread` is called after each change of a dynamic layer, even one that
+        sets the same values again.
         """
         self._check_files, self._reread_files = check, reread
 

@@ -37,7 +37,7 @@ class Acknowledged:
         self.version += 1
 
     def recheck(self, table: ClusterTable) -> None:
-        """Ends the acknowledgements of partitions whose state is another one now."""
+        """Ends the acknowledgements of partitions whose state has changed."""
         if not self._by_key:
             return
         severities = dict(zip(table.rows.tolist(), table.severities().tolist(), strict=True))

@@ -109,8 +109,8 @@ async def _show_departed(_request: Request, _error: Exception) -> Response:
 
 
 async def _go_back(visit: Visit, route: Route) -> None:
-    """Loads the moment that the request names; of an incident, its end, if none is named. Raises Problem if it is not
-    recorded, or has no such route.
+    """Loads the moment that the request names; if it names none, the end of an incident. Raises Problem for a moment
+    that is not recorded, and for a route that is only about the present.
     """
     if not visit.parameters.has("at"):
         saved = visit.console.saved_of(visit.live.cluster.name)

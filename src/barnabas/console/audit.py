@@ -1,7 +1,7 @@
 """The audit log: who did what, from where, with which result; one JSON object on each line of a file.
 
-An action is written before it begins and after it ended, so that an action in which the console died is there as well.
-Without a file, the last entries are kept in memory.
+An action is written before it begins and after it ended, so that the log also has an action during which the console
+died. Without a file, the last entries are kept in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The routes that change something, and those about changes: the lab and the audit log."""
+"""The routes of the actions, of the lab and of the audit log."""
 
 from __future__ import annotations
 

@@ -74,12 +74,12 @@ _PLACES: Final = ("bootstrap", "context", "directory")
 
 
 class ConfigFileError(Exception):
-    """The error for a file that is no configuration of the console, in one line."""
+    """The error for an invalid configuration file. Its text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """One of `bootstrap`, `context` and `directory` says where the cluster is."""
+    """A cluster in the file. One of `bootstrap`, `context` and `directory` says where the cluster is."""
 
     name: str = ""
     bootstrap: str | None = None
@@ -113,7 +113,7 @@ class ConfigFile:
 
 
 def read(path: Path) -> ConfigFile:
-    """Raises ConfigFileError."""
+    """Reads the configuration file. Raises ConfigFileError."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Requests for the sizes and offsets of the replicas on screen, each second: the sweep over all replicas takes longer
-in a large cluster.
+"""Requests for the sizes and offsets of the replicas on screen, every second, because the sweep over all replicas takes
+longer in a large cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The routes of incidents: save one as a file, what a saved one says, and the comparison of two moments."""
+"""The routes that save an incident as a file, describe a saved one, and compare two moments."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 async def incident(visit: Visit) -> Response:
-    """Says what a saved incident is about; null for a cluster that is watched."""
+    """Returns the description of a saved incident; null for a cluster that is watched."""
     recording = visit.console.recordings.get(visit.live.cluster.name)
     return visit.answer(recording.about if isinstance(recording, Saved) else None)
 

@@ -54,7 +54,7 @@ def description(cluster: ClusterView, quorum: Mapping[str, Any] | None, note: st
 
 
 def write_incident(history: Path, since_ms: int, until_ms: int, about: Mapping[str, Any]) -> BinaryIO:
-    """Returns the file, open; it is gone when it is closed. Raises HistoryError."""
+    """Writes an incident to a temporary file, and returns it open; closing removes it. Raises HistoryError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="barnabas-incident-"))
     except OSError as error:
@@ -71,8 +71,8 @@ def write_incident(history: Path, since_ms: int, until_ms: int, about: Mapping[s
 
 
 def read_about(text: str | None) -> dict[str, Any] | None:
-    """Returns what a file says about its incident; None for a history that is none, or of a later version. Files can be
-    written by strangers, so only what has the right form is read.
+    """Returns the description of an incident in its file; None if the file is another history, or of a later version.
+    The file is not trusted, so only fields of the right form are read.
     """
     try:
         found = json.loads(text or "null")

@@ -20,7 +20,7 @@ _NOT_HERE: Final = "the cluster was not started by `barnabas up` on this machine
 
 class Lab:
     """The lab: actions on the processes of an embedded cluster. `directory` is its directory; None if the cluster is
-    not one.
+    not embedded.
     """
 
     def __init__(self, directory: Path | None) -> None:

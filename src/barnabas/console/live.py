@@ -4,13 +4,13 @@
     data     the whole answer of the screen's route
     cells    the partitions of the map that changed
     events   new events of the time line
-    stale    the page is to fetch what it shows again
+    stale    the page must fetch its data again
     status   which brokers are silent, and since when
-    reload   the page is to fetch everything again
+    reload   the page must fetch everything again
     bye      the session ended
 
-Changes are gathered: what a slow page did not receive yet is replaced by what is true now. No stream asks a broker, so
-none waits for a silent one.
+Changes are coalesced: a slow page gets the current state, not each state that it missed. No stream sends requests to a
+broker, so none waits for a silent one.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def may_stay(visit: Visit, scope: Scope) -> bool:
 
 
 class _Status:
-    """The report about brokers: whenever it changes, and by times while a broker is silent."""
+    """The report about brokers: sent whenever it changes, and regularly while a broker is silent."""
 
     def __init__(self, screen: LiveScreen) -> None:
         self._cluster = screen.cluster

@@ -30,14 +30,14 @@ class Message(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The version of the table, and the last event, that a page has; None if it does not say which."""
+    """The version of the table that a page has, and its last event; None if it does not say which event."""
 
     version: int
     event_id: int | None = None
 
 
 def position_of(text: str, boot: str) -> Position | None:
-    """Returns the position in an id of a stream; None for none, or one of another process."""
+    """Returns the position in the id of a stream; None if there is no id, or if another process made it."""
     parts = text.split(".")
     is_known = len(parts) in (2, 3) and parts[0] == boot and all(each.isdigit() for each in parts[1:])
     return Position(*map(int, parts[1:])) if is_known else None
@@ -188,7 +188,7 @@ class MapScreen(LiveScreen):
         self._layout = self.screens.map.order().layout
 
     def _changed_since(self, version: int) -> NDArray[np.uint32] | None:
-        """Returns the places that can differ from a version; None if that is not known any more."""
+        """Returns the places on the map that can differ from a version; None if that is not known any more."""
         change_sets = self.cluster.table.since(version)
         if change_sets is None:
             return None
@@ -235,7 +235,7 @@ class TimelineScreen(LiveScreen):
 
 
 class OtherScreen(LiveScreen):
-    """A screen whose page fetches again what it shows."""
+    """A screen whose updates only tell the page to fetch its data again."""
 
     def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         super().__init__(screens, parameters)

@@ -35,8 +35,8 @@ def joined_parts(changes: Iterable[PackedChanges]) -> list[tuple[PackedChanges, 
 
 
 def packed_groups(packed: PackedChanges, folded_from: int) -> Iterator[tuple[NDArray[np.intp], bool]]:
-    """Yields the rows of each event: those with the same kind and cause, but for offsets and delays in its text. The
-    second value says whether they are few, and so an event each.
+    """Yields the rows of each event: those with the same kind and cause, except for offsets and delays in the cause's
+    text. The second value is True if the rows are so few that each becomes an event of its own.
     """
     if not len(packed):
         return
@@ -103,7 +103,7 @@ def _text(packed: PackedChanges, places: NDArray[np.intp]) -> str:
 
 
 def moves_text(kinds: Iterable[tuple[Change, int]]) -> str:
-    """Returns the moves of many partitions, the most frequent first; each change stands for so many equal ones."""
+    """Returns the moves of many partitions, the most frequent first. `kinds` has the number of equal changes."""
     moves: Counter[str] = Counter()
     total = 0
     for change, partitions in kinds:

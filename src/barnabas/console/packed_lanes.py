@@ -19,7 +19,7 @@ _PARTITION_BITS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The state of a partition from one time on. `replicas` is None if the event does not say them."""
+    """The state of a partition from one time on. `replicas` is None if the event does not contain them."""
 
     time_ms: int
     leader: int

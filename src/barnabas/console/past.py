@@ -1,7 +1,7 @@
 """Moments of a cluster's history, as views that every screen shows like the live cluster.
 
-A history file is read in a thread of its own, one question after the other. What a history does not record (groups,
-configurations, records) has no answer, and says so.
+A history file is read in a thread of its own, one question after the other. A request for what a history does not
+record (groups, configurations, records) is answered with an error that says so.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The questions that a screen asks brokers while somebody waits: each has a limit of time, and none is sent to a broker
-that is known to be silent.
+"""The requests that a screen sends to brokers while a user waits: each has a time limit, and none goes to a broker that
+is known to be silent.
 
 The feeds have connections of their own, so that no question waits behind a long poll.
 """

@@ -16,7 +16,7 @@ _SAMPLES: Final = 13
 
 
 class Rates:
-    """A reader of the table; `sample` is called often."""
+    """Computes the rates from samples of the table; `sample` is called often."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table

@@ -34,7 +34,9 @@ class Saved:
 
 
 class Recording:
-    """Records from its creation on. Raises HistoryError for a file that cannot be continued."""
+    """The recording of a watched cluster, which begins when it is created. Raises HistoryError for a file that cannot
+    be continued.
+    """
 
     def __init__(self, cluster: WatchedCluster, path: Path) -> None:
         self._cluster = cluster

@@ -60,7 +60,7 @@ class ScopedTable(ClusterTable):
 
 
 class ScopedOccurrences(Occurrences):
-    """The lanes are those of the cluster, of allowed topics only."""
+    """The events of a cluster that a scope allows. Lanes are those of allowed topics only."""
 
     def __init__(self, base: Occurrences, scope: Scope) -> None:
         super().__init__()

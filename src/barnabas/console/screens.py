@@ -43,7 +43,9 @@ class Screens:
         )
 
     def once(self, name: Hashable, compute: Callable[[], Any]) -> Any:
-        """Returns the result of `compute`, once for each state of the cluster, and each second for its ages."""
+        """Returns the result of `compute`, once for each state of the cluster, and again every second because it shows
+        ages.
+        """
         key = (*self.state_key(), self.cluster.clock_ms() // 1_000)
         found = self._computed.get(name)
         if found is not None and found[0] == key:

@@ -1,4 +1,4 @@
-"""The routes about links between brokers, and about who may what: ACLs, SCRAM users and quotas."""
+"""The routes about links between brokers, and about ACLs, SCRAM users and quotas."""
 
 from __future__ import annotations
 

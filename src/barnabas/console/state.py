@@ -51,7 +51,7 @@ def clock_ms() -> int:
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
     """The options of the console. `users` is the file of users; None for a console that only this machine reaches,
-    whose visitors can do all.
+    whose visitors can do everything.
     """
 
     users: Path | None = None
@@ -220,7 +220,7 @@ class Console:
         return user is not None and user.role is session.role and user.password.digest == session.generation
 
     def role_of(self, session: Session | None) -> Role:
-        """Returns the role of a visitor. Without users, everybody who reaches the console can do all."""
+        """Returns the role of a visitor. Without users, everybody who reaches the console can do everything."""
         if self.users is None:
             return Role.ADMIN
         return Role.NOBODY if session is None else session.role

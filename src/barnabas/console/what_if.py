@@ -1,4 +1,4 @@
-"""What if: the answer to a question about a cluster, live or at a moment, as the page shows it.
+"""Answers of `barnabas.whatif` about a cluster, live or at a moment, as the page shows them.
 
 The table is copied and the answer computed in a thread, because a large cluster takes a second.
 """

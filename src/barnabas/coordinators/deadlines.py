@@ -1,6 +1,6 @@
 """Many deadlines on one timer of the host.
 
-Each heartbeat extends its member's session, so that an extension must cost next to nothing: a deadline that moves back
+Each heartbeat extends its member's session, so an extension must cost next to nothing: a deadline that moves back
 only stores its new time, and its old place in the heap is corrected when that place comes up. Cancelled deadlines are
 dropped there, too. Deadlines that fall due together run in the order in which they were scheduled.
 """

@@ -8,7 +8,7 @@ Invariants
 - A lasting effect is applied when its records are committed, never before; the answer follows it. What a reader has
   seen is therefore never revoked by a change of leader.
 - A write that takes longer than its timeout is answered with REQUEST_TIMED_OUT, and still applied if it commits later.
-  What waits for it is answered within the same time.
+  Requests that wait for it are answered within the same time.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ the ISR is empty.
     online       the current leader if valid; else the first valid replica in AR order, or the one that the strategy
                  selects (see `strategies.py`); else, with ELR enabled and both ISR and ELR empty, the last known
                  leader, which counts as unclean
-    unclean      as `online`; else the first replica in AR order that can lead at all. The caller allows it for the
-                 topics that do
+    unclean      as `online`; else the first replica in AR order that can lead at all. Callers choose it for
+                 topics that allow it, and at an operator's request
 """
 
 from __future__ import annotations

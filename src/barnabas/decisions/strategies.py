@@ -48,7 +48,7 @@ def least_leaders(choice: Choice) -> int:
 
 
 class FailureReports(Protocol):
-    """Where a strategy that fails is reported."""
+    """The port that receives a report when a strategy fails."""
 
     def report(self, cause: Hashable, message: str, error: BaseException | None = None) -> None: ...
 

@@ -85,13 +85,14 @@ class EmbeddedCluster:
     ) -> list[Node]:
         """Starts the brokers and returns when clients can use them.
 
-        `brokers`: how many; those of the last start, or one. `port`: of the first broker, the others follow; 0 takes
-        those used last where they are free, or any free ones; None takes those used last, and raises Failure where they
-        are not free; without a last start, it is DEFAULT_PORT. `racks`: of each broker; those of the last start, or
-        none. `properties` are broker properties by Kafka's names; they take precedence over the generated ones.
-        `zookeeper`: a connect string, or empty for a ZooKeeper server that the cluster starts on `zookeeper_port`; None
-        keeps the choice of the last start, which for a new cluster is a metadata quorum. `secure` gives all listeners
-        TLS, a log-in and rules (`embedded.security`); a cluster that was started with it keeps it.
+        `brokers`: their number; None takes that of the last start, or one. `port`: that of the first broker, from which
+        the others count up; 0 takes the ports of the last start that are free, and any free ones for the rest; None
+        takes those of the last start, or DEFAULT_PORT, and raises Failure if one is not free. `racks`: one for each
+        broker; if empty, those of the last start, or none. `properties` are broker properties by Kafka's names; they
+        take precedence over the generated ones. `zookeeper`: a connect string, or empty for a ZooKeeper server that the
+        cluster starts on `zookeeper_port`; None keeps the choice of the last start, which for a new cluster is a
+        metadata quorum. `secure` gives all listeners TLS, a log-in and rules (`embedded.security`); a cluster that was
+        started with it keeps it.
         """
         recorded = self.recorded
         before = {node.node_id: node for node in recorded.nodes}
@@ -302,7 +303,7 @@ class EmbeddedCluster:
     # -- processes
 
     def _cluster_id(self, recorded: Recorded) -> str | None:
-        """Returns the id that all nodes share over all starts; None before the first one. An older release did not
+        """Returns the id that all nodes share across all starts; None before the first one. An older release did not
         record it in the state file.
         """
         found = recorded.cluster_id
@@ -347,7 +348,9 @@ class EmbeddedCluster:
         )
 
     def _spawn(self, file: Path, formatting: Sequence[str]) -> tuple[int, int | None]:
-        """Starts a broker with a properties file, and the options by which it formats an empty directory."""
+        """Starts a broker with a properties file, and the options by which it formats an empty directory. Returns its
+        pid and start time.
+        """
         command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file), *formatting]
         return self._processes.start(command, file.parent / "broker.log")
 

@@ -111,7 +111,7 @@ def _is_free(port: int) -> bool:
 
 
 def _any_ports() -> list[int]:
-    """Yields candidates for free ports: many, because other programs take ports too, and finally one that the system
+    """Returns candidates for free ports: many, because other programs take ports too, and finally one that the system
     assigns.
     """
     with socket.socket() as probe:

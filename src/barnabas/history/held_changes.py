@@ -44,7 +44,7 @@ class HeldChanges:
             self._parts = [self._joined()]
 
     def taken(self) -> Merged:
-        """Returns everything as one change, and is empty then."""
+        """Returns everything as one change, and forgets it."""
         partitions, values, missed = self._joined()
         found = Merged(self._time_ms, self._source, partitions, values, missed, self._merged)
         self._parts, self._time_ms, self._merged = [], 0, 0

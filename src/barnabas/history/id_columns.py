@@ -44,7 +44,7 @@ class IdColumns:
         return np.flatnonzero(self.data[_REPLICAS] != ABSENT).astype(np.int32)
 
     def put(self, partitions: IntArray, values: IntArray) -> None:
-        """Writes states, a row of `values` for each; the last one counts if a partition is there twice."""
+        """Writes states, a row of `values` for each; if a partition occurs twice, its last state counts."""
         if len(partitions):
             self._grow(int(partitions.max()) + 1)
             self.data[:, partitions] = values.T
@@ -54,7 +54,7 @@ class IdColumns:
         return found
 
     def packed(self) -> bytes:
-        """Returns the partitions that are there as compressed columns."""
+        """Returns the existing partitions as compressed columns."""
         rows = self.present()
         return packed_columns(np.vstack([np.diff(rows, prepend=np.int32(0)), self.data[:, rows]]))
 

@@ -142,9 +142,7 @@ class PastChanges:
                 yield row.seq, change
 
     def _change(self, row: _Row) -> Change | None:
-        """Returns the change of a partition; None if its topic was deleted, or if only lists differ that views do not
-        show.
-        """
+        """Returns the change of a partition; None if its topic was deleted, or if no view shows a difference."""
         before = self._before(row)
         if before is None:
             return None

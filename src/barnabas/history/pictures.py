@@ -1,6 +1,6 @@
 """Pictures of states as SVG: the replica map of one moment, and the swim lanes of partitions over time.
 
-Colours are those of Okabe and Ito, which people with colour blindness can distinguish, and none is without a hatch or a
+Colours are those of Okabe and Ito, which people with colour blindness can distinguish, and each comes with a hatch or a
 letter. All texts are escaped.
 """
 

@@ -47,7 +47,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def _remove_before(connection: sqlite3.Connection, seq: int) -> int:
-    """Removes rows that are only needed for moments before the checkpoint `seq`."""
+    """Removes rows that are only needed for moments before the checkpoint `seq`. Returns how many events it removed."""
     time_ms, last_event = connection.execute(
         "SELECT time_ms, last_event FROM checkpoints WHERE seq = ?", (seq,)
     ).fetchone()

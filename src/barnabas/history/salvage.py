@@ -67,7 +67,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) ->
 
 
 def _some(cursor: sqlite3.Cursor, last: list[object]) -> list[tuple[object, ...]]:
-    """Returns the next rows. Keys that do not ascend are those of a page that is there in part."""
+    """Returns the next rows. Keys that do not ascend belong to a page of which only a part is left."""
     found: list[tuple[object, ...]] = []
     try:
         for row in cursor:

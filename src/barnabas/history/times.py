@@ -13,8 +13,9 @@ _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,6})?)?")
 
 
 def time_of(when: int | str | datetime, last_ms: int) -> int:
-    """Returns a time in milliseconds: those, a datetime, "2026-11-26T12:03:10", "12:03:10" on the last recorded day, or
-    "10m" before the last recorded time. UTC, unless the text says otherwise. Raises HistoryError.
+    """Converts a time to milliseconds: from milliseconds, a datetime, or a text: "2026-11-26T12:03:10", "12:03:10" on
+    the last recorded day, or "10m" before the last recorded time. UTC, unless the text says otherwise. Raises
+    HistoryError.
     """
     if isinstance(when, int):
         return when

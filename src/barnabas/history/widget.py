@@ -1,7 +1,7 @@
 """A scrubber for notebooks: a slider over the moments of a history, with the state at each.
 
-With ipywidgets it is a widget that asks the history as it moves. Without, it is a page with a part of the moments, each
-folded, which needs no kernel and no script.
+With ipywidgets it is a widget that reads the history when the slider moves. Without, it is a page with a selection of
+the moments, each folded up, which needs no kernel and no script.
 """
 
 from __future__ import annotations

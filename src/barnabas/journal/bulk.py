@@ -105,7 +105,9 @@ class BulkEvents:
             draft.own[str(len(draft.partition) - 1)] = own
 
     def _transition(self, before: PartitionImage, after: PartitionImage) -> _Transition:
-        """Returns what all partitions with this transition share; no leader's report has the key of no topic."""
+        """Returns what all partitions with this transition share. Leaders' reports about single partitions are left
+        out: the key that is passed belongs to no partition.
+        """
         changes = changes_of(before, after, self._whole.code)
         cause = cause_of_partition(self._whole, self._cause, (b"", -1), before, after)
         if not changes:

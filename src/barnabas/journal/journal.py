@@ -13,8 +13,9 @@ Invariants
 - An idle cluster costs nothing: no timer and no request.
 
 In ZooKeeper mode only the active controller knows the changes, and the journal begins with it: changes that it wrote
-and did not report, because it ended a moment later, are missing. Their offsets have the controller epoch above the
-lower 32 bits. If it keeps no journal, because it is a broker of Apache Kafka, each broker writes what it infers.
+and did not report, because it ended a moment later, are missing. The offsets of changes have the controller epoch above
+their lower 32 bits. If the controller keeps no journal, because it is a broker of Apache Kafka, each broker writes what
+it infers.
 
 The topic is created one second after the first change that needs an explanation (`_needs_explaining`): a cluster
 without failures has only its users' topics, as with Kafka, and the creation of the topic does not delay the failover
@@ -124,7 +125,7 @@ class Journal:
     # -- events
 
     def on_decision(self, first_offset: int, cause: Cause) -> None:
-        """Remembers the cause of a decision, whose first record is at this offset (`Controller.journal`)."""
+        """Remembers the cause of a decision, whose first record is at this offset (`ControllerListener`)."""
         if not self._is_enabled:
             return
         while self._causes and self._causes[-1][0] >= first_offset:

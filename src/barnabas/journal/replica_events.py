@@ -41,7 +41,7 @@ class ReplicaEvents:
 
     @property
     def need_topic(self) -> bool:
-        """Whether any of the events is a reason to create the journal. A self-report is not."""
+        """Whether any of the events is a reason to create the journal; self-reports alone are not."""
         return bool(self._events)
 
     def add(self, topic: str, topic_id: bytes, partition: int, what: str, facts: Mapping[str, int]) -> None:
@@ -85,7 +85,7 @@ class ReplicaEvents:
     def _event(self, kind: str, subject: str, fields: Mapping[str, object], cause: str, text: str) -> Event:
         wall_ms = self._clock.wall_ms()
         self._count += 1
-        # This id is unique over the restarts of a node, as far as its clock is right.
+        # This id is unique across the restarts of a node, as far as its clock is right.
         name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
         return {
             "v": VERSION,

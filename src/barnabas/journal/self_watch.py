@@ -37,7 +37,7 @@ _WAITING_MAX: Final = 64
 
 
 class _State(NamedTuple):
-    """A state that is there now. `since_ms`, by the monotonic clock, is known for some."""
+    """A state that exists now. `since_ms`, by the monotonic clock, is known for some states."""
 
     facts: Mapping[str, Any]
     since_ms: int | None = None

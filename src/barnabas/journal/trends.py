@@ -1,7 +1,7 @@
 """Unusual figures of a broker: each is compared with its own past, tick by tick.
 
-A tick is a second. What is usual is the median of the last minutes without the times that are unusual, so that a state
-that lasts does not become the usual one.
+A tick is a second. The usual value is the median of the last minutes, without the times that were unusual, so that an
+unusual state that lasts does not become the usual one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final
 
-#: The number of ticks that make what is usual, and the number that is needed.
+#: The number of ticks whose median is the usual value, and the least number of them.
 _USUAL_TICKS: Final = 120
 _USUAL_TICKS_MIN: Final = 8
 
@@ -29,7 +29,7 @@ class Usual:
 
     @property
     def value(self) -> float | None:
-        """Returns None while too little is known."""
+        """Returns the usual value; None while too little is known."""
         return median(self._values) if len(self._values) >= _USUAL_TICKS_MIN else None
 
 

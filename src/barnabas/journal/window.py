@@ -6,8 +6,9 @@ Invariants
 - A change leaves when all its events are written, or when the window is full: then `floor` is the metadata offset up
   to which this node no longer has the changes.
 - The events of a small change are computed when `draw` takes them for writing. A large change is packed: its events
-  are computed from when it is added, some at a time (`pack`), and replace it. The window is full when its bytes are,
-  after packing. Changes that wait to be packed are never dropped: beyond a limit, the oldest are packed immediately.
+  are computed from when it is added, some at a time (`pack`), and replace it. The window has a limit in bytes, which
+  count after packing. Changes that wait to be packed are never dropped: beyond a limit, the oldest are packed
+  immediately.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class _Entry:
         return self.weight > _SMALL_MAX
 
     def fill(self, records_of: RecordsOf, count: int) -> bool:
-        """Computes records until there are `count`. Returns whether there are so many."""
+        """Computes records until there are `count`. Returns whether there are that many."""
         if self.change is not None and len(self.records) < count:
             if self.source is None:
                 self.source = records_of(self.change)
@@ -126,7 +127,7 @@ class ChangeWindow:
             self._make_room()
 
     def pack(self, count: int) -> None:
-        """Computes up to so many records of the oldest large change."""
+        """Computes up to `count` records of the oldest large change."""
         entry = self._large[0]
         if not entry.fill(self._records_of, len(entry.records) + count):
             self._packed(entry)

@@ -1,6 +1,6 @@
 """Delegation tokens: what follows from a token in the metadata.
 
-The metadata have the id of a token, not its HMAC, which is the password for a log-in by the token: all nodes compute it
+The metadata has the id of a token, not its HMAC, which is the password for a log-in by the token: all nodes compute it
 from the id with `delegation.token.secret.key`.
 """
 

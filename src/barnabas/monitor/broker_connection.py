@@ -69,7 +69,8 @@ class BrokerConnection:
 
     async def call_for_news(self, request: Message, response: type[M], before: bytes | None) -> tuple[bytes, M | None]:
         """Returns the frame of the response, and the response; None if the frame is the same as the frame `before` of
-        an equal request. Most answers about a large cluster are, and decoding them takes longer than all else.
+        an equal request. Most answers about a large cluster are the same, and decoding takes longer than all other work
+        on them.
         """
         found = await self._called(request, None, None, before)
         return found[0], cast("M | None", found[1])
@@ -112,8 +113,8 @@ class BrokerConnection:
         return self._known is not None and self._known.knows(request)
 
     def version_of(self, request: type[Message]) -> int:
-        """Returns the version in which a request would be sent; -1 if it would not. It is known after the first
-        response.
+        """Returns the version in which a request would be sent; -1 if the broker does not support it, or has not
+        answered yet.
         """
         try:
             return -1 if self._known is None else self._known.version_of(request)

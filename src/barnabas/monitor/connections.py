@@ -1,4 +1,4 @@
-"""The monitor's connections to the brokers of a cluster: one lane for each, and one aside for slow questions."""
+"""The monitor's connections to the brokers of a cluster: one for each broker, and a second one for slow requests."""
 
 from __future__ import annotations
 

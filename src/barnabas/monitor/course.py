@@ -66,7 +66,7 @@ class Course:
         return changes
 
     def reachable(self, now_ms: int) -> list[Change]:
-        """Records that a broker answers."""
+        """Records that a broker answers. Returns the change, if none answered before."""
         if self.problem is None:
             return []
         self.problem = None

@@ -12,7 +12,9 @@ _AGAIN_S: Final = 0.5
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]], *, tries: int | None = None, again_s: float = _AGAIN_S) -> None:
-    """Cancels tasks until they have ended; at most so often, if some may not end."""
+    """Cancels tasks again and again until they have ended; with `tries`, at most that often, because some may never
+    end.
+    """
     left = {task for task in tasks if not task.done()}
     count = 0
     while left and (tries is None or count < tries):

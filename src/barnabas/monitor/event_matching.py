@@ -159,7 +159,7 @@ def _number(numbered: tuple[int, Event]) -> int:
 
 
 def _subject(event: Event) -> _Subject:
-    """Returns the partition that an event is about; None for any other event."""
+    """Returns the partition that an event is about; None for an event about anything else."""
     is_of_states = isinstance(event.get("before"), dict) and isinstance(event.get("after"), dict)
     return (str(event["topic"]), int(event["partition"])) if is_of_states and "partition" in event else None
 

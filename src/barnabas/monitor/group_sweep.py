@@ -1,6 +1,6 @@
 """The consumer groups of a cluster: what they committed, and how many members they have.
 
-Each broker lists the groups that it coordinates, so each is asked for its own, one after the other.
+Each broker lists only the groups that it coordinates, so the brokers are asked one after the other.
 """
 
 from __future__ import annotations

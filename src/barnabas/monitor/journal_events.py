@@ -121,7 +121,7 @@ class JournalEvents:
         self._time_ms = event["time_ms"]
 
     def _known_topic(self, identity: TopicName) -> Topic | None:
-        """Returns the topic; None if the table does not have it, or another one of its name."""
+        """Returns the topic; None if the table does not have it, or has another topic with its name."""
         known = self._table.topics.by_name.get(identity.name)
         self.has_gap |= known is None
         return known if known is not None and _is_same_topic(known.identity, identity) else None

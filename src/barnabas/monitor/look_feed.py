@@ -1,7 +1,7 @@
 """Feed P, the rolling poll: separate requests to each broker, for pages of partitions, for sizes and for offsets.
 
     lane of a broker    a ping each interval (Metadata without topics: does it answer, who is in the cluster), the pages
-                        that it is to be asked for, and the sizes and offsets of its replicas
+                        that are its share, and the sizes and offsets of its replicas
 
 No answer waits for another broker. All but pings keep to the budget of the broker. An answer whose bytes are those of
 the last one is not decoded. A look in a hurry, after brokers came or went, keeps to no budget.

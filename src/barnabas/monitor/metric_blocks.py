@@ -27,7 +27,9 @@ Values = NDArray[Any]
 
 
 class Family(NamedTuple):
-    """A metric with one sample for each partition. Negative values are unknown, and left out, unless it has them."""
+    """A metric with one sample for each partition. Negative values mean "unknown" and are left out, unless the metric
+    can be negative (`has_negative`).
+    """
 
     name: str
     help: str

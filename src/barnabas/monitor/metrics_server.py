@@ -39,7 +39,7 @@ class MetricsServer:
         self._scrape_s = 0.0
 
     async def start(self, host: str, port: int) -> int:
-        """Returns the port. Raises OSError if the address cannot be used."""
+        """Listens, and returns the port. Raises OSError if the address cannot be used."""
         self._server = await asyncio.start_server(self._visit, host, port, limit=_REQUEST_BYTES_MAX)
         return int(self._server.sockets[0].getsockname()[1])
 

@@ -102,7 +102,9 @@ def _causes_of(packed: PackedChanges, event: dict[str, Any], rows: NDArray[np.in
 
 
 def _joined(packed: PackedChanges, causes: IntArray, later: IntArray) -> IntArray:
-    """Returns the numbers of the causes that have these before what is known already."""
+    """Returns the number of a cause for each row: the events of the row's cause in `causes`, followed by those of its
+    later cause, if that is known.
+    """
     if (later == UNKNOWN).all():
         return causes
     pairs, inverse = np.unique(np.stack([causes, later], axis=1), axis=0, return_inverse=True)

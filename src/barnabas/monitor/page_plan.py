@@ -92,7 +92,9 @@ class PagePlan:
             self.pages = [*self.pages[: index + 1], Page(following, self.names), *kept]
 
     def divided(self, chunks: Sequence[tuple[str, ...]]) -> None:
-        """Asks for these topics from now on, and for all only rarely: brokers without pages answer by names."""
+        """Requests these groups of topics from now on, and all topics only rarely: brokers that offer no pages answer
+        by topic names.
+        """
         if [page.names for page in self.pages[1:]] != list(chunks):
             known = {page.names: page for page in self.pages[1:]}
             self.pages = [self.pages[0], *(known.get(names) or Page(None, names) for names in chunks)]

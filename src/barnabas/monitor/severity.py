@@ -3,7 +3,7 @@
     CRITICAL  offline            no broker leads it: it can be neither written nor read
               leader silent      its leader does not answer, whatever the metadata says
     ERROR     under min ISR      writes with acks=all are refused
-    WARNING   at min ISR         they would be after one more loss; only if a replica is already missing
+    WARNING   at min ISR         one more loss, and they are refused; only if a replica is already missing
     NOTICE    under-replicated   a replica is out of sync
 
 min ISR is `min.insync.replicas`, at most the number of replicas. A partition with all replicas in sync is healthy even

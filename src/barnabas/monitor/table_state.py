@@ -58,7 +58,7 @@ class TableState:
         self.layout += 1
 
     def allocate(self, count: int) -> IntArray:
-        """Returns the numbers of new rows. Those of partitions removed in this version are not among them."""
+        """Returns the numbers of new rows; rows of partitions that were removed in this version are not reused yet."""
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
         first = self._next_row
         self._next_row += count - len(reused)

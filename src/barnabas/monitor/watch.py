@@ -98,7 +98,7 @@ async def watch(
 
 
 async def _news(feeds: ClusterFeeds, task: asyncio.Task[None], timeout_s: float) -> None:
-    """Waits until the feeds have news, at most so long. Raises what ended the feeds."""
+    """Waits until the feeds have news, at most for `timeout_s`. Raises the exception that ended the feeds."""
     with suppress(TimeoutError):
         await asyncio.wait_for(feeds.news.wait(), timeout_s)
         await asyncio.sleep(_GATHER_S)

@@ -171,7 +171,8 @@ def _run(batch: DataFrame, job: DayFiles) -> list[dict[str, Any]]:
 def apply_batch(
     pipeline: OrdersPipeline, batch_id: int, run: Callable[[DayFiles], list[dict[str, Any]]]
 ) -> Commit | None:
-    """Applies one batch to the tables; does nothing if it is already applied. `run` writes its files, at most twice.
+    """Applies one batch to the tables, and returns its commit; None, and nothing done, if it was applied before. `run`
+    writes its files, at most twice.
 
     Raises:
         PipelineError: the checkpoint is ahead of the tables, another driver writes to them, or files are missing.

@@ -10,7 +10,7 @@ Invariants
   that it is forgotten; a request that times out closes its link (as KIP-219's peers do), because the responses after it
   would be matched to the wrong requests.
 - Requests use the highest version that both sides support; the peer reports its versions first (ApiVersions, KIP-511).
-- A session that ends is renewed before the next request after most of its lifetime; requests wait meanwhile.
+- A session with an end is renewed before the next request once most of its lifetime is over; requests wait meanwhile.
 - After a failed dial the next one is delayed, each time longer; requests sent meanwhile wait for it.
 - A dial that does not connect is soon abandoned and repeated, because the system's own attempts become ever rarer and
   the peer may be reachable again. A peer that connects and does not answer (paused, or busy) gets twice the time each

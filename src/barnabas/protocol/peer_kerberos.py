@@ -30,7 +30,8 @@ def request_ticket(
     done: Callable[[Login | str], None],
 ) -> None:
     """Calls `done` with the log-in at the service of a peer, or with the cause for which there is none. `is_wanted` is
-    called in the thread, before the KDC is asked: while it does not answer, requests of links that were given up wait.
+    called in the thread, before the KDC is asked: while the KDC does not answer, requests queue up, and some of their
+    links are given up.
     """
 
     def work() -> Ticket | None:

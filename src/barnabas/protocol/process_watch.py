@@ -10,7 +10,7 @@ A dial that was refused before any connection says nothing about a process. A pa
 that cannot be reached lets dials time out, which says nothing either. While the system cleans up after a dead process,
 its listener can still accept for a moment: the connection closes, and the next dial is refused.
 
-After it was gone, only a response to a request shows that the process serves again: a process that has started again
+After the process was gone, only a response to a request shows that it serves again: a process that has started again
 accepts connections before it has joined its cluster.
 """
 

@@ -170,8 +170,9 @@ class Core:
     def may_vote_for(self, candidate_id: int, last_offset: int, *, is_of_new_cluster: bool) -> bool:
         """Returns whether the restriction of this voter permits the vote.
 
-        Voters with empty logs elect the first leader of a new quorum, among those whose directories were formatted for
-        a new cluster, or among the others. In a quorum with such directories the others replace lost ones.
+        Voters with empty logs elect the first leader of a new quorum. Those whose directories were formatted for a new
+        cluster elect one of themselves, and so do the others: in a quorum with both kinds, the directories of the
+        others replace lost ones.
         """
         is_first = last_offset == self.log.end_offset == 0
         if self.is_of_new_cluster and is_first:

@@ -70,10 +70,10 @@ def ensure_formatted(
     """Formats empty directories and checks the others. Raises ConfigError, with the directory, if it is not this
     node's.
 
-    One of several directories that fails is left out, and fails again when it is locked; the metadata log's must work.
-    `initial_voters`: the voters of a new dynamic quorum, the same on each of them; an empty set for a node that joins
-    one. By default a controller that can be a cluster of its own begins a quorum of its own. `is_new_cluster`: the
-    cluster has never run, so that an empty directory cannot replace one that was lost.
+    A directory that cannot be read or written is reported and left out; that of the metadata log must work, or
+    ConfigError is raised. `initial_voters`: the voters of a new dynamic quorum, the same on each of them; an empty set
+    for a node that joins one. By default a controller that can be a cluster of its own begins a quorum of its own.
+    `is_new_cluster`: the cluster has never run, so that an empty directory cannot replace one that was lost.
     """
     wanted = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
     found: dict[str, MetaProperties | None] = {}

@@ -1,7 +1,7 @@
 """The log directories of a broker in ZooKeeper mode, turned into those of a KRaft node.
 
     bootstrap.checkpoint      first: what the new cluster begins with
-    metadata-log-checkpoint   an empty metadata log: without it, the partitions mean that the log was lost
+    metadata-log-checkpoint   an empty metadata log: without it, existing partitions would prove that the log was lost
     meta.properties           last: version 0 (broker.id) becomes 1 (node.id, cluster.id, directory.id)
 
 Nothing else is touched. All directories are checked before the first is changed, and a directory that is done already

@@ -231,7 +231,7 @@ class RaftNode:
             return
         if self.is_leader:
             self.quorum.become_resigned()
-            # The draft is carried out before everything closes, also if this is called from within an event.
+            # The draft is carried out before everything closes, even if this is called from within an event.
             self._execution.carry_out(self._core.draft.take())
         self._core.is_stopped = True
         self._elections.stop()

@@ -49,8 +49,8 @@ class ReplicaState:
     def is_duplicate(self) -> bool:
         """Whether two processes fetch under one node id.
 
-        A node that lost its disk changes its directory id once; one late request of its former process can look like a
-        return.
+        A node that lost its disk changes its directory id once. A late request with the old id, from before the loss,
+        can look like one return, so only a second return is proof.
         """
         return self.returns > 1
 

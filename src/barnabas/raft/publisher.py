@@ -23,7 +23,7 @@ WriteSnapshot = Callable[[MetadataImage, Callable[[], None]], None]
 
 
 class MetadataPublisher:
-    """The `raft.commits.Listener` that publishes to `store`."""
+    """The `raft.commits.CommitListener` that publishes to `store`."""
 
     def __init__(self, clock: Clock, config: BrokerConfig, store: MetadataStore, write_snapshot: WriteSnapshot) -> None:
         self._clock = clock

@@ -187,7 +187,7 @@ class ReadyDraft:
         self._records += records
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
-        """Sets the high watermark; a later one of the same event is never lower."""
+        """Sets the high watermark; a second call in the same event never lowers it."""
         self._is_empty, self._committed = False, Committed(high_watermark, is_all)
 
     def commit_ahead(self, ahead: Ahead) -> None:

@@ -216,7 +216,7 @@ class Leadership:
 
     def is_followed(self, now_ms: int) -> bool:
         """Returns whether all other members of the maximal ISR have fetched lately: then none of them has led a later
-        epoch for longer than `_FOLLOWED_MS`. One that leads does not fetch, and only a member is elected cleanly.
+        epoch for longer than `_FOLLOWED_MS`, because a leader does not fetch; and only members are elected cleanly.
         """
         followers = (self.followers.get(replica) for replica in self.maximal_isr if replica != self.node_id)
         return all(follower is None or follower.fetched_within(now_ms, _FOLLOWED_MS) for follower in followers)

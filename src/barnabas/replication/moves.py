@@ -1,7 +1,7 @@
 """Moves of replicas between `log.dirs` while they are written and read (KIP-113, AlterReplicaLogDirs).
 
     copying     slice by slice, from the current log to the future log
-    reporting   the copy is almost complete: the new directory is reported to the controller; copying continues then
+    reporting   the copy is almost complete: the new directory is reported to the controller; then copying continues
     exchanging  the copy is complete after a slice, and replaces the log in the same event
 
 Invariants
@@ -61,7 +61,7 @@ class Replicas(Protocol):
     def log_config(self, topic: str) -> LogConfig: ...
 
     def leader_hint(self, topic: str, index: int) -> tuple[int, int] | None:
-        """Returns (leader id, leader epoch); None if the metadata do not contain the partition."""
+        """Returns (leader id, leader epoch); None if the metadata does not contain the partition."""
 
 
 class _Slice(NamedTuple):

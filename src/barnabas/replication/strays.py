@@ -1,7 +1,7 @@
-"""Stray logs: found at startup although the metadata do not assign them to this broker.
+"""Stray logs: found at startup although the metadata does not assign them to this broker.
 
 A topic was deleted, or a replica moved elsewhere, while this broker or its directory was offline. As in Kafka, the log
-is renamed to `-stray`, so that its records still exist if it is the metadata that are wrong. Kafka keeps it forever;
+is renamed to `-stray`, so that its records still exist if it is the metadata that is wrong. Kafka keeps it forever;
 here it is removed after a day (`storage.stray_removal`). The log of a topic deleted at run time is removed immediately
 (`ReplicaManager`).
 """
@@ -24,8 +24,9 @@ _NAMED_MAX: Final = 3
 
 
 def is_stray(image: MetadataImage, node_id: int, log: Log) -> bool:
-    """Returns whether the metadata do not assign the log to this broker. A log without a topic id has no records, so it
-    is matched by topic name (`storage.identity`)."""
+    """Returns whether the metadata does not assign the log to this broker. A log without a topic id has no records, so
+    it is matched by topic name (`storage.identity`).
+    """
     name, index = log.topic_partition
     named = image.topics_by_name.get(name)
     if log.topic_id == ZERO_UUID or (named is not None and is_misread(log.topic_id, named.topic_id)):

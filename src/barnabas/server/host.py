@@ -137,7 +137,7 @@ class ServerHost:
             return 0
 
     def machine_up_ms(self) -> int:
-        """Returns the time with that in which the machine was suspended, where the system counts it."""
+        """Returns the time since the start of the machine, including suspended time if the system counts that."""
         clock = getattr(time, "CLOCK_BOOTTIME", None)
         return 0 if clock is None else time.clock_gettime_ns(clock) // 1_000_000
 

@@ -20,7 +20,7 @@ _COMPLETE: Final = 0
 _ERRORS: Final = 0xFFFF0000
 _INITIATE, _ACCEPT = 1, 2
 _STATUS_CODE, _MECHANISM_CODE = 1, 2
-#: Both sides prove who they are; tokens cannot be replayed; data have a proof of their origin.
+#: Both sides prove who they are; tokens cannot be replayed; data has a proof of its origin.
 _FLAGS: Final = 2 | 4 | 32
 
 
@@ -160,7 +160,7 @@ class KerberosLibrary:
 
 
 def _given(data: bytes) -> _Buffer:
-    """Returns a buffer that points to the data, which must live as long."""
+    """Returns a buffer that points to the data, which must live as long as the buffer."""
     return _Buffer(len(data), ctypes.cast(ctypes.c_char_p(data), c_void_p))
 
 

@@ -1,7 +1,7 @@
 """The limits of connections on a node's listeners: admission, connections above the broker's limit, host names.
 
-When an inter-broker connection exceeds `max.connections`, or the limit is lowered, the connections of other listeners
-that were not used for the longest time are closed, a few per turn of the loop.
+When an inter-broker connection exceeds `max.connections`, or the limit is lowered, those connections of other listeners
+that were idle for longest are closed, a few per turn of the loop.
 """
 
 from __future__ import annotations

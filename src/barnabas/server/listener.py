@@ -43,7 +43,7 @@ BACKLOG = 1024
 #: With fewer free file descriptors than this, a warning is logged.
 _DESCRIPTORS_LEFT_MIN = 8
 _NUMBER = re.compile(r"[0-9]+")
-_GIVES_WAY: Final = "the number of connections exceeds max.connections, and this one was unused for the longest time"
+_GIVES_WAY: Final = "there are more than max.connections, and this one was idle for longest"
 
 
 class SocketOptions(NamedTuple):

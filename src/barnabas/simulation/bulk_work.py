@@ -2,7 +2,7 @@
 
 bulk      acks=all: every acknowledged record is there, once, at its offset, in order, whole
 gauges    acks=1 with sequence numbers, and acks=0 without: records may be missing; none is torn or invented, and
-          none with a sequence number is there twice
+          none with a sequence number occurs twice
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _PERIOD_US = SECOND_US // 8
 
 
 class Watch:
-    """Runs the checkers on the nodes of `cluster.dirty` after every `interval` events in which a node's program ran;
-    those that are periodic eight times a second, on all nodes whose programs have run since the last time.
+    """Runs the checkers on the nodes of `cluster.dirty` after every `interval` events in which a node's program ran.
+    Periodic checkers run eight times a second, on all nodes whose programs have run since the last time.
     """
 
     def __init__(self, cluster: Cluster, checkers: Sequence[Checker], interval: int = 1) -> None:

@@ -43,7 +43,7 @@ _GROUP_FILTERS: Final[Sequence[tuple[list[str], list[str]]]] = (
 
 
 class Descriptions:
-    """The check. Without `logs` (in ZooKeeper mode) the metadata are those of the node's image."""
+    """The check. Without `logs` (in ZooKeeper mode) the metadata is that of the node's image."""
 
     def __init__(self, cluster: Cluster, coordinators: Coordinators, logs: MetadataLogs | None) -> None:
         self._cluster = cluster

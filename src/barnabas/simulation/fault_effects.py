@@ -116,7 +116,9 @@ class FaultEffects:
         return end
 
     def _broken_disk(self, fault: Fault) -> Callable[[], None]:
-        """Breaks a disk. A directory that failed stays offline until the next start, so the node is started again."""
+        """Breaks a disk. Returns the function that repairs it and kills the node: a directory that failed stays offline
+        until the next start.
+        """
         node = self._cluster.programs[fault.node]
         node.disk.fail_with = BROKEN
 

@@ -165,7 +165,7 @@ class FaultStep(NamedTuple):
 
 def within_limits(faults: Iterable[Fault]) -> Iterator[Fault]:
     """Yields the faults, which are in order, without those that destroy data before another node had time to
-    recover. Such a fault has a node of its own, also if it is tied to an event.
+    recover. Such a fault has a node of its own, even if it is tied to an event.
     """
     destroyed_at: dict[str, int] = {}
     for fault in faults:

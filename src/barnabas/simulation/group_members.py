@@ -127,8 +127,8 @@ class ClassicMember(SessionWorker, ConsumerRebalanceListener):  # type: ignore[m
                     consumer.pause(at)
 
     async def _commit(self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]) -> None:
-        """Commits offsets. aiokafka repeats a commit that could not be sent in its then current generation, where the
-        partitions may belong to another member; the history excuses these.
+        """Commits offsets. aiokafka repeats a commit that could not be sent, possibly in a later generation, in which
+        the partitions may belong to another member; the history excuses these.
         """
         generation, requested_us = self._generation, self._cluster.world.now_us
         try:

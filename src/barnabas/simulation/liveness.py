@@ -70,7 +70,7 @@ def what_is_missing(cluster: Cluster, image: MetadataImage) -> str:
     """Returns the first problem of a cluster without faults and writers; "" if there is none.
 
     All programs must run, brokers must be registered and unfenced, every replica must be in its ISR, equal to the
-    others and in the log directory that the metadata say, and no reassignment can be active.
+    others and in the log directory that the metadata names, and no reassignment can be active.
     """
     for program in cluster.programs.values():
         if not program.is_running:
@@ -115,5 +115,5 @@ def _difference(cluster: Cluster, tp: TopicPartition, decided: PartitionImage) -
         ends |= {partition.log.log_end_offset, partition.high_watermark}
         directory = broker.logs.roots.id_of(root_of(partition.log.directory))
         if directory not in (ZERO_UUID, decided.directory_of(replica)) and cluster.zookeeper is None:
-            return f"broker {replica} has {tp} in another log directory than the metadata say"
+            return f"broker {replica} has {tp} in another log directory than the metadata says"
     return f"replicas of {tp} end at {sorted(ends)}" if len(ends) > 1 else ""

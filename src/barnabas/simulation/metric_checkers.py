@@ -51,7 +51,7 @@ def check_connections(node: Node, broker: Broker) -> None:
 
 
 class Metrics:
-    """Compares gauges with expected values. Without `logs` (in ZooKeeper mode) the metadata are those of the node's
+    """Compares gauges with expected values. Without `logs` (in ZooKeeper mode) the metadata is that of the node's
     image.
     """
 
@@ -210,7 +210,7 @@ def _partitions(state: State) -> Iterator[tuple[Any, Any]]:
 
 
 def _of_a_log(node: Node, log: Log, topic: str, index: int) -> Iterator[tuple[Gauge, Any]]:
-    """Yields the gauges of a log as the disk has it."""
+    """Yields the gauges of a log, computed from its files on disk."""
     labels = f'{{topic="{topic}",partition="{index}"}}'
     disk = node.disk
     with disk.without_effects():

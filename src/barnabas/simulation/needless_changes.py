@@ -1,7 +1,7 @@
 """The promise that nothing is taken away while all machines and links are well.
 
 A controller stays active, a broker stays unfenced, and a replica stays in its ISR. A component that counts time
-wrongly, misses a message or decides by an outdated number breaks this promise long before data are lost. The promise
+wrongly, misses a message or decides by an outdated number breaks this promise long before data is lost. The promise
 holds once the last trouble or fault is over for as long as the rest of the cluster can need to notice it and to
 recover.
 """

@@ -73,7 +73,9 @@ Item = bytes | _Mark
 
 
 class Pipe:
-    """A direction of a connection: the data in flight, in order. `delay_us`: smoothed, of what was sent only once."""
+    """A direction of a connection: the data in flight, in order. `delay_us`: the smoothed delay, without
+    retransmissions.
+    """
 
     __slots__ = (
         "_holds",

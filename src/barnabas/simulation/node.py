@@ -108,7 +108,7 @@ class TimelineLog:
 
 
 class Node(Program):
-    """A node, which `start` starts, also after its process has ended; machine, disk and properties remain."""
+    """A node, which `start` starts, again after its process has ended; machine, disk and properties remain."""
 
     def __init__(
         self,

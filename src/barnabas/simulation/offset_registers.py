@@ -106,8 +106,8 @@ class RegisterClient:
     # -- steps: each returns whether it was done, or None if that is unknown
 
     def _verdict(self, code: int) -> bool | None:
-        """Returns what an error means: a resigning coordinator refuses a request that it has written, and the next
-        coordinator can have the record.
+        """Returns whether the request had its effect; None if that is unknown: a resigning coordinator refuses a
+        request that it has written, and the next coordinator can have the record.
         """
         if code == ErrorCode.NONE:
             return True
@@ -189,7 +189,7 @@ class RegisterClient:
         return done
 
     def _group_is_gone(self) -> bool:
-        """Records that the group does not exist and hence has no offsets."""
+        """Records that the group does not exist and hence has no offsets. Returns True: the request had its effect."""
         for place in tuple(self.register.offsets):
             self.saw(place, _NONE)
         return True

@@ -2,9 +2,9 @@
 
 It applies to each partition with at least `min.insync.replicas` healthy replicas that reach each other and a majority
 of the controllers, one of which can lead without a loss. Such a partition takes writes again within a bound that
-depends on the faults of the rest of the cluster, counted from their last change, and continues to. On the brokers this
-means that it has a healthy leader which knows that it leads, that its ISR is large enough, and that its HW follows its
-LEO. For clients it means that not all writes are refused.
+depends on the faults of the rest of the cluster, counted from their last change, and keeps taking them. On the brokers
+this means that it has a healthy leader which knows that it leads, that its ISR is large enough, and that its HW follows
+its LEO. For clients it means that not all writes are refused.
 """
 
 from __future__ import annotations

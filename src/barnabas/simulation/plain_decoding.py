@@ -1,7 +1,7 @@
 """A decoder of Kafka's formats that shares no code with the broker: records of batches, and bodies by lists of fields.
 
     schema    a list of fields (name, type); a type is a name, a list of one type (an array), or a schema (a structure)
-    tagged    a field (number, name, type) of the flexible encoding; the result lacks it if the data do
+    tagged    a field (number, name, type) of the flexible encoding; the result lacks it if the data does
 
 Types: bool, int8 to int64, uint16, float64, uuid, string, bytes. Strings, bytes and arrays can be None. A tagged field
 of the type raw is kept as bytes.

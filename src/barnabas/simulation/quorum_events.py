@@ -139,7 +139,7 @@ METADATA_LOG: Final = (
     ),
     RareEvent("a metadata snapshot is fetched", f"{_FOLLOWING}_begin_download", needs=_VOTERS),
     RareEvent("a metadata snapshot is installed", f"{_FOLLOWING}_install", needs=_VOTERS),
-    RareEvent("metadata are followed in memory", f"{_FOLLOWING}_follow_in_memory", needs=_VOTERS),
+    RareEvent("metadata is followed in memory", f"{_FOLLOWING}_follow_in_memory", needs=_VOTERS),
     RareEvent(
         "a leader sends a follower to a snapshot",
         "raft.fetch_answers:FetchAnswers._redirect_for",
@@ -154,7 +154,7 @@ METADATA_LOG: Final = (
         needs=_QUORUM,
     ),
     RareEvent(
-        "old metadata are deleted",
+        "old metadata is deleted",
         "raft.metadata_log:MetadataLog.clean",
         lambda call: call.subject.start_offset > call.before,
         lambda call: call.subject.start_offset,
@@ -169,7 +169,7 @@ METADATA_LOG: Final = (
         needs=_VOTERS,
     ),
     RareEvent(
-        "undelivered metadata are cut",
+        "undelivered metadata is cut",
         "raft.delivery:Delivery.truncated",
         lambda call: len(call.subject._appended) < call.before,
         lambda call: len(call.subject._appended),
@@ -429,7 +429,7 @@ CONTROLLERS: Final = (
         needs=_FENCED,
     ),
     RareEvent(
-        "a broker waits until the metadata show its registration",
+        "a broker waits until the metadata shows its registration",
         "broker.own_registration:OwnRegistrationFilter.on_image",
         lambda call: not call.subject._is_open,
         needs=_QUORUM,

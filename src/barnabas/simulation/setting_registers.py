@@ -1,7 +1,7 @@
 """Settings as registers: the values that each setting can have, as far as the operator who alone changes it knows.
 
 A change that was acknowledged is in force until the next one; a change that was refused never is. An unanswered change
-can take effect at any later time, also after those that follow it.
+can take effect at any later time, even after those that follow it.
 """
 
 from __future__ import annotations

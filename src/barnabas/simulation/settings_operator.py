@@ -234,7 +234,7 @@ class SettingsOperator:
         self._change(key, value, AdminOperation.TUNE, judge=judge)
 
     def _tune_threads(self) -> None:
-        """Changes a number of threads of one broker, and judges the answer if the number before was certain."""
+        """Changes the size of one of a broker's thread pools; judges the answer if the size before it was certain."""
         random = self._random
         name, key = random.choice(self._brokers), random.choice(list(_THREADS))
         before = self._threads(name, key)

@@ -39,14 +39,14 @@ class SideWork(Protocol):
         """Waits for what the workers must complete before they stop. Runs on the auditor's loop."""
 
     async def read(self, client: Client) -> None:
-        """Reads what is not in its topics. Runs on the auditor's loop."""
+        """Reads what the work checks in addition to its topics. Runs on the auditor's loop."""
 
     def judge(self, found: ReadRecords, verdicts: Verdicts) -> list[Problem]:
         """Returns all violations. `found` has all records of its topics."""
 
 
 class PlainSideWork:
-    """A side work that waits for nothing and reads nothing but its topics."""
+    """A side work that waits for nothing and reads only its topics."""
 
     def __init__(self) -> None:
         self.topics: list[Topic] = []

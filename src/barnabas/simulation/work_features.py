@@ -69,8 +69,8 @@ _BROKERS_OF_COORDINATORS: Final = 3
 
 
 def draw_features(random: Random, layout: Layout, among: Collection[WorkFeature]) -> frozenset[WorkFeature]:
-    """Returns the features of a seed that the layout allows: it draws some if it can have all, and has those in `among`
-    otherwise.
+    """Returns the features of a seed that the layout allows: some, drawn at random, if `among` has all features,
+    otherwise those in `among`.
     """
     drawn = [feature for feature in WorkFeature if random.random() < _SHARE]
     chosen = drawn if len(among) == len(WorkFeature) else among

@@ -221,8 +221,8 @@ class Process:
                 self.world.push(self.world.now_us, event)
 
     def hold_output(self) -> None:
-        """Keeps what the process sends from here on, until `release_output` is called as often as this. A process that
-        is paused by then sends it when it is resumed; one that has ended never does.
+        """Keeps what the process sends from here on, until `release_output` was called as often as this method. If the
+        process is paused by then, it sends when it is resumed; if it has ended, never.
         """
         self._output_holds += 1
         if self.outbox is None:

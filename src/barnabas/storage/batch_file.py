@@ -21,7 +21,7 @@ _PLACE = struct.Struct(">qi4xBIhi")
 
 
 class NotCachedError(Exception):
-    """The error for data that are not in memory; the caller then reads them in the background."""
+    """The error for data that is not in memory; the caller then reads it in the background."""
 
 
 class Descriptors:

@@ -51,7 +51,7 @@ def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, S
 
 
 def _close(logs: Sequence[Log]) -> list[StorageFault]:
-    """Closes the logs cleanly; an error in one does not prevent the close of the next."""
+    """Closes the logs cleanly, and returns the errors; an error in one does not prevent the close of the next."""
     faults = []
     for log in logs:
         try:
@@ -62,7 +62,7 @@ def _close(logs: Sequence[Log]) -> list[StorageFault]:
 
 
 def _close_unchanged(log: Log) -> list[StorageFault]:
-    """Closes an unchanged log: at most its epochs have changed since it was opened."""
+    """Closes an unchanged log, and returns the error, if any: at most its epochs have changed since it was opened."""
     epochs, end_offset = log.epochs, log.log_end_offset
     try:
         epochs.persist(None if epochs.has_saved_beyond(end_offset) else end_offset)

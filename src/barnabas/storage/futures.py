@@ -147,7 +147,7 @@ class FutureLogs:
 
     def promote(self, topic_partition: TopicPartition, topic_id: bytes, *, assigned: str | None) -> bool:
         """Makes the future log the current one if that does not exist. It is refused while the current log could be in
-        a failed directory, unless the metadata assign the directory of the future log. Raises StorageFault."""
+        a failed directory, unless the metadata assigns the directory of the future log. Raises StorageFault."""
         future = self._futures.get(topic_partition)
         if future is None or topic_partition in self._logs or future.topic_id != topic_id:
             return False

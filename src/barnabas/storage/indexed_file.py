@@ -19,7 +19,7 @@ class IndexedFile(BatchFile):
     def locate(self, offset: int, *, cached: bool = False) -> int | None:
         """Returns the position of the first batch whose last offset is at or above `offset`, None if there is none.
 
-        Raises NotCachedError if `cached` and the needed data are not in memory.
+        Raises NotCachedError if `cached` and the needed data is not in memory.
         """
         if cached and not self.index.load_cached():
             raise NotCachedError

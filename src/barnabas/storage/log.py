@@ -1,8 +1,8 @@
 """The log of one partition: segments in a directory, appended at the end, readable from any offset.
 
 Invariants
-- Offsets only increase: every batch begins at or above the LEO at its append; the LEO is the next offset of the last
-  batch.
+- Offsets only increase: every batch begins at or above the LEO at its append; the LEO is the offset after the
+  last batch.
 - What a batch changes in addition to the `.log` file (indexes, producers, LEO) changes after its write succeeded. A
   write that fails leaves the log unchanged and raises StorageFault; if only space or descriptors ran out,
   StorageExhausted, and the log remains usable (decision 0012).

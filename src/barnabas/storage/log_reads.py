@@ -1,4 +1,4 @@
-"""Reading of a log by offset and by time: on the loop if the data are in memory, otherwise in the background.
+"""Reading of a log by offset and by time: on the loop if the data is in memory, otherwise in the background.
 
 `Log` is a `LogReader` that is also written. Nothing here changes the log.
 """
@@ -90,7 +90,7 @@ class LogReader:
     def read_cached(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True, with_aborted: bool = False
     ) -> LogRead | ColdRead:
-        """Reads as `read` does, without waiting for the disk. Returns a ColdRead if data are not in memory: it is to be
+        """Reads as `read` does, without waiting for the disk. Returns a ColdRead if data is not in memory: it is to be
         loaded in the background and then passed to `take`."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)

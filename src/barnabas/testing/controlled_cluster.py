@@ -98,7 +98,7 @@ class Cluster:
         """Starts the brokers and returns when clients can use them.
 
         Raises:
-            barnabas.embedded.failures.Failure: a broker does not start; it contains the broker's log.
+            barnabas.embedded.failures.Failure: a broker does not start; the error contains the broker's log.
         """
         nodes = self._embedded.start(
             brokers=self._brokers,

@@ -1,4 +1,4 @@
-"""A phantom cluster: brokers that are only their answers, on real sockets, from a synthetic table of any size.
+"""A phantom cluster: simulated brokers that answer requests on real sockets, from a synthetic table of any size.
 
     with PhantomCluster(topics=10_000, partitions=4, replication=3, brokers=3) as phantom:
         ... clients of phantom.bootstrap ...
@@ -44,8 +44,8 @@ _ANSWERS_KEPT: Final = 2_000
 
 
 class PhantomCluster:
-    """A context manager. `without` are API keys that its brokers do not offer, `versions_max` the highest versions of
-    others: older brokers are like that.
+    """A phantom cluster, as a context manager. To imitate older brokers, `without` lists API keys that they do not
+    offer, and `versions_max` the highest versions of others.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class PhantomCluster:
         return found
 
     def silence(self, broker: int, *, is_silent: bool = True) -> None:
-        """Keeps a broker from answering, with its connections open, as a process that was stopped."""
+        """Keeps a broker from answering, with its connections open, like a process that was stopped (SIGSTOP)."""
 
         async def main() -> None:
             self._brokers[broker].silence(is_silent)

@@ -87,7 +87,7 @@ def simulated(
     kafka_defaults: bool = False,
     packages: Sequence[str] = (),
 ) -> Callable[[Scenario], Callable[[], None]]:
-    """Returns a decorator that makes a test without arguments of a scenario. The options are those of `simulate`."""
+    """Returns a decorator that turns a scenario into a test without arguments. The options are those of `simulate`."""
 
     def decorate(scenario: Scenario) -> Callable[[], None]:
         def test() -> None:

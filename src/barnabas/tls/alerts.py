@@ -25,7 +25,7 @@ class _Connection(ssl.SSLObject):
     link: socket.socket | None
 
     def send_alerts(self, outgoing: ssl.MemoryBIO, link: socket.socket | None) -> None:
-        """Sets where alerts come from and go to, for `ssl` constructs the object itself."""
+        """Sets the source and the receiver of alerts, after `ssl` has constructed the object."""
         self.outgoing, self.link = outgoing, link
 
     def do_handshake(self) -> None:

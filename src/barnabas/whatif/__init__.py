@@ -1,4 +1,4 @@
-"""What if: what a failure, a restart or a change would do to a cluster, by the controller's own decisions.
+"""Predictions of what a failure, a restart or a change would do to a cluster, by the controller's own decisions.
 
     answer = ask(situation_of(table, facts), parse_question(["kill", "3"]))
     answer.to_json()

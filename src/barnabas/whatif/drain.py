@@ -1,4 +1,4 @@
-"""Where the replicas of drained brokers go: for each one, the broker that is best for rack, load and leaders.
+"""The new brokers for the replicas of drained brokers: for each replica, the best one by rack, load and leaders.
 
 A replacement takes the place of the replica that it replaces, in the order of the assignment. It is, in this order:
 in a rack that no other replica of the partition is in, with the fewest replicas, with the fewest preferred leaderships

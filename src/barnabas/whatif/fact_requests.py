@@ -89,7 +89,7 @@ def broker_values(response: DescribeConfigsResponse) -> dict[str, str]:
 
 
 def strategy_of(values: Mapping[str, str]) -> str | None:
-    """Returns the election strategy; None if the broker has no such setting, as Kafka's has not."""
+    """Returns the election strategy; None if the broker has no such setting, like Kafka's brokers."""
     return values.get(_STRATEGY)
 
 

@@ -106,7 +106,7 @@ def _in_order(table: TableState) -> IntArray:
 
 
 def _directories(replicas: tuple[int, ...], lost: frozenset[int]) -> tuple[bytes, ...]:
-    """Returns the directories of the replicas: lost where the replica is offline and its broker is not."""
+    """Returns the directories of the replicas: the lost one if the replica is offline on a broker that is not."""
     if not lost:
         return _UNASSIGNED[: len(replicas)] if len(replicas) <= len(_UNASSIGNED) else (_ANY,) * len(replicas)
     return tuple(LOST_DIRECTORY if replica in lost else _ANY for replica in replicas)

@@ -2,7 +2,7 @@
 
     model = Model(situation)
     model.fence(3)                a broker dies
-    model.shut_down(2)            a broker stops in order
+    model.shut_down(2)            a broker shuts down cleanly
     model.unfence(2)              it returns
     model.catch_up()              all live replicas are in sync again
     model.partitions, model.unclean
@@ -83,7 +83,7 @@ class Model(ModelState):
             self._settle(self._with_member(broker_id))
 
     def shut_down(self, broker_id: int) -> None:
-        """Stops a broker in order: others take its leaderships over before it ends."""
+        """Shuts a broker down cleanly: others take its leaderships over before it ends."""
         if self.has_controller and not self.situation.has_quorum:
             self._stopping.add(broker_id)
             self._move_away(broker_id)

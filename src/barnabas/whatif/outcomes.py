@@ -92,8 +92,8 @@ def _image_json(partition: PartitionImage, leader: int) -> dict[str, Any]:
 
 
 def outcomes(before: Model, after: Model, *, is_min_isr_asked: bool = False) -> Iterator[Outcome]:
-    """Yields the partitions that differ, or have an effect that they did not have. `is_min_isr_asked`: a partition at
-    its min ISR counts even if all of its replicas are in sync.
+    """Yields the partitions that differ in the two models, or have an effect only in `after`. `is_min_isr_asked`: a
+    partition at its min ISR counts even if all of its replicas are in sync.
     """
     for key, partition in after.partitions.items():
         was = before.partitions[key]

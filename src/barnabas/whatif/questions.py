@@ -3,7 +3,7 @@
 kill 1 2            these brokers, or controllers, die at the same time
 rack b              every broker in a rack dies
 disk 2:/d           a broker loses a log directory
-restart 2           a broker stops in order, and returns
+restart 2           a broker shuts down cleanly, and returns
 drain 2             all replicas of a broker move to others
 min-isr TOPIC=3     min.insync.replicas of a topic is changed
 restart-all         every broker is restarted, one after another

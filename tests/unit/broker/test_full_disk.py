@@ -85,7 +85,7 @@ def test_any_call_finds_no_room_once(stride: int, count: int) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_a_stop_and_a_start_without_room(clean: bool) -> None:
-    """The data directories are full when the broker stops and starts; the metadata are elsewhere."""
+    """The data directories are full when the broker stops and starts; the metadata is elsewhere."""
     for first in (0, 5, 20, 40):
         world = prepared()
         world.disk.begin(Plan(Fault.FULL, "/data", first))

@@ -139,7 +139,7 @@ def test_one_report_a_second_and_the_newest_of_a_state(host: Watched) -> None:
         [("disk-slow", 1_000)],
         [("throttled", None)],
         [],
-    ], "the end of a state replaces its begin, if that was not told"
+    ], "the end of a state replaces its start, if that was not reported"
 
 
 def test_it_starts_again_without_the_time_between(host: Watched) -> None:

@@ -238,7 +238,7 @@ def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
 
 @pytest.mark.parametrize("count", [1_000, 5_000, 10_000])
 def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """G44: the begin and the end of the moves of all its partitions; each part of them writes the whole assignment, and
+    """G44: the start and the end of the moves of all its partitions; each part of them writes the whole assignment, and
     encodes the partitions that it changes. The first text is made in portions.
     """
     found: dict[str, tuple[float, str]] = {}
@@ -290,7 +290,7 @@ def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.Monk
     assert not cluster.brokers[1].logs
     found["end"] = turns.taken()
     assert sorted(encoded) == [*range(count)]
-    assert max(encoded.values()) <= 4, "at first, at the begin and at the end of its move"
+    assert max(encoded.values()) <= 4, "at first, and at the start and the end of its move"
     assert max(encoded_in_turn.values()) <= PARTITIONS_IN_PORTION
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
     assert not long, f"{VERDICT} {TURN_MS_MAX} ms of CPU: {found}"

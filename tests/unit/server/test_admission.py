@@ -319,7 +319,7 @@ def test_inter_broker_connections_displace_those_that_were_not_used_for_the_long
                 await ask(link)
             assert wired.broker.connection_limits["EXTERNAL"].total == 4
             assert len(wired.closes.causes) == 2
-            assert "unused for the longest time" in wired.closes.causes[0]
+            assert "idle for longest" in wired.closes.causes[0]
 
     run(make_loop, main())
 

@@ -22,7 +22,7 @@ NAME = "partition.metadata"
 
 
 def opened(disk: CrashingDisk, topic_id: bytes | None) -> Log:
-    """Opens the log as the next process does, before (None) or after the metadata have its topic id."""
+    """Opens the log as the next process does, before (None) or after the metadata has its topic id."""
     services = LogServices(disk, lambda: NOW_MS, lambda bound: 0, Descriptors())
     return open_log(services, Opening(f"/logs/{PARTITION}", PARTITION, TINY, topic_id))
 

@@ -1,4 +1,4 @@
-"""Directories that a start set aside are kept for a day, over restarts, and then removed with one log line."""
+"""Directories that a start set aside are kept for a day, across restarts, and then removed with one log line."""
 
 from __future__ import annotations
 

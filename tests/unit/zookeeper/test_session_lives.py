@@ -1,4 +1,4 @@
-"""Sessions: continued or refused, never replaced; an ephemeral goes once, with its session, over restarts too (G45)."""
+"""Sessions: continued or refused, never replaced; an ephemeral goes with its session, even across restarts (G45)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fetch (1), versions 4-18: reads record batches of partitions on this broker.
 
-Records go from the log to the socket without being decoded. A fetch waits up to `max_wait_ms` for `min_bytes`. Sessions
-(7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595), the current leader in
-errors about leader or epoch (16+, KIP-951).
+Records go from the log to the socket without being decoded. A fetch waits up to `max_wait_ms` for `min_bytes`. Later
+versions have sessions (7+, KIP-227), leader epochs (9+, KIP-320), divergence (12+, KIP-595), topic ids (13+, KIP-516),
+and the current leader in errors about leader or epoch (16+, KIP-951).
 
 Data that is not in memory is loaded in the background (`replication.fetching`). From version 11, followers serve
 consumers, and a leader sends consumers to the nearest replica (KIP-392).

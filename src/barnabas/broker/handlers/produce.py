@@ -43,7 +43,7 @@ _ROWS_PER_STEP = 100
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | Work | None:
-    """Appends all batches of the request; answers immediately, unless acks=all has to wait for the HW."""
+    """Appends all batches of the request; returns the response, unless it has to wait, as with acks=all for the HW."""
     version = request.api_version
     try:
         transactional_id, acks, timeout_ms, requested = parse_produce(frame, position, version)

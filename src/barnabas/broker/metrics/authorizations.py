@@ -1,7 +1,7 @@
-"""Questions to the authorizer and the number of its rules, under Kafka's names (KIP-877, KIP-1119).
+"""Requests to the authorizer and the number of its rules, under Kafka's names (KIP-877, KIP-1119).
 
-A rate refers to the last minute, as far as the collections in it show the counts: the authorizer itself only counts, so
-a question costs nothing more.
+The authorizer itself only counts, so that an authorization costs nothing more. A rate is computed at a scrape, from the
+counts at an earlier scrape, about a minute before.
 """
 
 from __future__ import annotations

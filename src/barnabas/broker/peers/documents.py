@@ -57,7 +57,7 @@ class Document:
         return self._failures > 0
 
     def start(self) -> None:
-        """Fetches for the first time. A file is read now: raises ValueError and OSError if it cannot be used."""
+        """Fetches for the first time. A file is read now: raises ValueError or OSError if it cannot be used."""
         path = self._source.path
         if path is None:
             self.fetch()

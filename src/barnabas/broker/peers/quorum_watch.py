@@ -1,4 +1,4 @@
-"""The log lines about the quorum leader: one when a leader is known, and one in ten seconds while there is none."""
+"""The log lines about the quorum leader: one when a leader is known, and one every ten seconds while there is none."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class ProduceWrites:
         return self._append()
 
     def _append(self) -> Chunks | None:
-        """Appends the batches that have no result yet."""
+        """Appends the batches that have no result yet. Returns the response; None if it follows later."""
         services, acks = self._services, self._acks
         replicas = services.replicas
         wall_ms = services.host.clock.wall_ms()

@@ -121,7 +121,7 @@ class Connection:
         #: Whether the host has stopped reading, too.
         self._reading_paused = False
         self._resuming = False
-        #: The reasons to serve no request of this connection, independent of its requests in flight (`muting.py`).
+        #: The reasons to serve no request of this connection, whatever is in flight (`broker/throttling/muting.py`).
         self._held_back = 0
         self.muting: Muting | None = None
         #: The number of requests that hold back later ones.

@@ -4,7 +4,7 @@
     unsent  responses that the clients have not read                             added up; measured when memory is short
     other   data of other parts for clients, such as metadata of group members   queried from them
 
-Below three quarters of the limit nothing is restricted. Above it, memory is short until half of it is free again:
+Below three quarters of the limit nothing is restricted. Above it, memory is short until half of the limit is free:
 - connections read in small pieces, and fetch responses become smaller;
 - a connection with a large incomplete frame, or with responses that its client does not read, waits. Those that lack
   the fewest bytes continue first, piece by piece; without free memory one continues nevertheless, so that a frame above

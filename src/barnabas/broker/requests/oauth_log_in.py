@@ -1,8 +1,8 @@
 """The log-in by OAUTHBEARER on one listener: the key set of the tokens' issuer, and the decision about a token.
 
-No request waits for the key set to be fetched; a token is judged with the set that is there. If there is none, or a
-token names a key that only a newer set can have, the connection is closed without an answer. The client takes that for
-a failure of the network, and tries again with the set that arrived meanwhile.
+No request waits for the key set to be fetched; a token is judged with the current set. If there is none, or a token
+names a key that only a newer set can have, the connection is closed without an answer. The client takes that for a
+failure of the network, and tries again with the set that arrived meanwhile.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ def authorized(request: RequestContext, handler: str, message: Message, services
 
 def _not_ready(context: AuthorizationContext, message: Message) -> AuthorizationSteps:
     """Refuses a request before the rules are known, as a client of Kafka sees its AuthorizerNotReadyException. An API
-    whose handler decodes and authorizes requests itself refuses what it would refuse without any rule."""
+    whose handler decodes and authorizes requests itself refuses as if there were no rules.
+    """
     answer = error_response(message, context.version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     return AuthorizationResult(message, None if answer is None else shaped(message, answer, context.version))
     yield 1

@@ -1,8 +1,9 @@
 """Requests about delegation tokens: who may send one, and the way to the controller.
 
-A token must not beget tokens, and a client without an identity must not get one. So a client may send such a request
-only if its channel has authenticated it, by other means than a token. The broker that has the channel checks that; the
-controller checks the token again, whose mark is in the envelope.
+A client that has logged in by a token must not get another one, and neither must a client without an identity. So a
+client may send such a request only if its channel has authenticated it, by other means than a token. The broker that
+has the channel checks both. The controller checks again that the client has not logged in by a token, which the
+envelope says.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ The listeners of a role share one `ConnectionLimits`. A connection passes three 
     has_slot  whether the counts of the listener and of the broker allow one more connection
     take      counts the connection, or says why its address is refused; the `Slot` is released when it has closed
 
-The inter-broker listener is exempt from the limits of the broker, not from its own, if there is another listener: the
-connections of the others that were not used for the longest time are closed (`excess`).
+If there is another listener, the inter-broker listener is exempt from the limits of the broker, though not from its
+own: when there are too many connections, those of other listeners that were idle for longest are closed (`excess`).
 """
 
 from __future__ import annotations
@@ -277,8 +277,8 @@ class ConnectionLimits:
         self._wake()
 
     def _throttle_address(self, listener: _Listener, address: str, now_ms: int) -> int:
-        """Counts an attempt in the rate of its address. Returns the time to hold it, with nothing counted; 0 if the
-        address is not above its quota.
+        """Counts an attempt in the rate of its address, and returns 0. If the address is above its quota, counts
+        nothing, and returns the time for which to hold the connection.
         """
         quota = self._quotas.find(address)
         if quota is None or quota < 0 or quota >= UNLIMITED:

@@ -18,7 +18,7 @@ from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownReq
 
 
 class Departure:
-    """A controlled shutdown; `done` is called once, also if the controller did not move everything.
+    """A controlled shutdown; `done` is called once, even if the controller did not move everything.
 
     The last broker of a cluster does not wait: no other broker can take its leaderships. `is_alone` returns whether
     this broker knows of no other live one; `check` is to be called when that may have changed.

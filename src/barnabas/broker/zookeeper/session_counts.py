@@ -1,4 +1,4 @@
-"""Counts of what happens to a broker's sessions with ZooKeeper, as Kafka's `SessionExpireListener` metrics."""
+"""Counts of what happens to a broker's sessions with ZooKeeper, as in Kafka's `SessionExpireListener` metrics."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ _NOTE_MAX: Final = 500
 
 
 async def acknowledge(cluster: WatchedCluster, inputs: Inputs, user: str) -> dict[str, Any]:
-    """Notes that a user takes care of partitions, of all that are unwell if none are named; or takes the note back."""
+    """Records that a user takes care of these partitions (of all that are unwell, if none are named), or removes that
+    record.
+    """
     note, named = str(inputs.body.get("note") or "")[:_NOTE_MAX], inputs.partitions()
     wanted = None if named is None else set(named)
     by_severity: dict[Severity, list[tuple[str, int]]] = {}

@@ -1,4 +1,4 @@
-"""Actions that make a topic again: as another one, or as itself without its records; and another replication factor."""
+"""Actions that clone a topic, recreate it without its records, or change its replication factor."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def _create_when_free(cluster: WatchedCluster, name: str, shape: _Shape) -
 
 
 async def _is_gone(cluster: WatchedCluster, topic: str) -> bool:
-    """Waits until the cluster does not know a topic any more."""
+    """Waits until the cluster does not know a topic any more. Returns False if that takes too long."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + _GONE_S
     while loop.time() < deadline_s:

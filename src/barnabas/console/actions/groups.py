@@ -1,4 +1,4 @@
-"""Actions on consumer groups: other offsets, the end of offsets, and the end of a group."""
+"""Actions on consumer groups: reset offsets, delete offsets, and delete groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMMIT_BY_NAME: Final = 9
 
 
 async def reset_offsets(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
-    """Commits other offsets of a group without members: the earliest, the latest, those of a time, or shifted ones."""
+    """Commits new offsets for a group without members: the earliest, the latest, those of a time, or shifted ones."""
     group, target = inputs.text("group"), inputs.choice("to", _TARGETS)
     value = inputs.number("value", least=-_INT64, most=_INT64, default=0)
     state = cluster.groups.get(group)

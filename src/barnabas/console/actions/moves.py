@@ -1,4 +1,4 @@
-"""Actions on moves of replicas: begin, throttle, cancel, and verify with the end of their throttles."""
+"""Actions on moves of replicas: begin, throttle, cancel, and verify, which also removes the last throttles."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def move(
 
 
 async def cancel_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
-    """Cancels moves that run, all of them if none are named. Throttles end with the last move."""
+    """Cancels moves in progress, all of them if none are named. The throttles are removed with the last move."""
     named, ongoing = inputs.partitions(), await running(cluster)
     keys = sorted(ongoing if named is None else ongoing.keys() & set(named))
     if not keys:
@@ -97,7 +97,7 @@ async def throttle_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
 
 
 async def verify_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
-    """Says which moves of a plan are complete. If none runs any more, the throttles end."""
+    """Returns which moves of a plan are complete. If no move is in progress any more, removes the throttles."""
     targets, ongoing = targets_of(inputs), await running(cluster)
     rows = rows_of(cluster, list(targets))
     lines, states = [], []

@@ -1,6 +1,6 @@
 """Requests of actions: to the controller, which can change meanwhile, and to the leaders of partitions.
 
-An action whose answer never came may have been done: this is said, and nothing is repeated.
+An action whose response was lost may have been done: the console reports that, and repeats nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def ask_controller(
 
 
 async def await_topic(cluster: WatchedCluster, name: str) -> None:
-    """Waits until the console itself knows a topic that was created, so that the page can show it; not for ever."""
+    """Waits, for a limited time, until the console itself knows a new topic, so that the page can show it."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + _KNOWN_S
     while name not in cluster.table.topics.by_name and loop.time() < deadline_s:

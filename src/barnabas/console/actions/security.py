@@ -1,4 +1,4 @@
-"""Actions on who may what: ACLs, SCRAM users and quotas.
+"""Actions on ACLs, SCRAM users and quotas.
 
 A password is salted and hashed here, as every client does, and is neither kept nor written to the audit log.
 """

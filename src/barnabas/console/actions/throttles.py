@@ -1,5 +1,5 @@
-"""Throttles of replication, as Kafka's tools set them: a rate at each broker, and the replicas of each topic that have
-it.
+"""Throttles of replication, as Kafka's tools set them: a rate at each broker, and the replicas of each topic that it
+applies to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a hanging transaction: an abort marker in the one partition where it hangs."""
+"""The action that ends a hanging transaction by an abort marker, in the one partition where it hangs."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Chunks:
         self._registry = registry
 
     async def begin(self, question: Mapping[str, Any], *, timeout_s: float) -> None:
-        """Hands the question of a search to the worker. Raises Problem for a filter that is none."""
+        """Hands the question of a search to the worker. Raises Problem for an invalid filter."""
         head = {"type": "begin", "has_registry": self._registry is not None, **question}
         begun = await self._worker.ask(head, timeout_s=timeout_s)
         if begun["error"] is not None:

@@ -50,7 +50,7 @@ class Filter:
         self.first_failure: str | None = None
 
     def matches(self, record: Record, partition: int) -> bool:
-        """A record without a field that the filter uses does not match."""
+        """Returns whether the record matches; False if it lacks a field that the filter uses."""
         try:
             found = self._program.execute(self._names(record, partition))
         except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:

@@ -4,11 +4,11 @@
     value                     the whole value
     value.card.number         a field of a value in JSON, Avro or Protobuf
     value.items[*].iban       of every element of a list; so does value.items.iban
-    value.**.password         of any depth; * is any field, ["a.b"] a field whose name has dots
+    value.**.password         at any depth; * is any field, ["a.b"] a field whose name has dots
     headers.authorization     a header; headers.x-* those that begin with x-
 
 A record is masked before anything else is done with it, so that no filter, search, size or file depends on what is
-hidden. What cannot be read as fields, and has some that are to be hidden, is hidden as a whole.
+hidden. A key or value that has fields to hide, but cannot be read as fields, is hidden as a whole.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Hidden:
 
     @classmethod
     def of(cls, fields: Iterable[str]) -> Hidden:
-        """Raises MaskError."""
+        """Parses the names of hidden fields. Raises MaskError."""
         paths: dict[str, list[Path]] = {KEY: [], VALUE: []}
         headers = []
         for each in fields:

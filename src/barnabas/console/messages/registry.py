@@ -37,7 +37,9 @@ class RegistryError(Exception):
 
 
 class SchemaRegistry:
-    """`url` can have a user and a password. Raises ValueError for one that is no URL of http or https."""
+    """A client of one schema registry. `url` can have a user and a password. Raises ValueError for a URL that is not of
+    http or https.
+    """
 
     def __init__(self, url: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         parts = urlsplit(url)
@@ -54,7 +56,9 @@ class SchemaRegistry:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def schema(self, schema_id: int) -> dict[str, Any]:
-        """Returns a schema with those that it refers to, the first to be read first; or the error in its place."""
+        """Returns a schema with those that it refers to, in the order in which they must be read; or the error in its
+        place.
+        """
         known = self._known.get(schema_id)
         if known is not None and self._clock_s() < known[0]:
             return known[1]

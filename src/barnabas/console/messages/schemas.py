@@ -2,8 +2,8 @@
 
     0, u32 id of the schema, the value        Protobuf has the place of the message in its file before the value
 
-Schemas and values are hostile, so they are read only in the process of a search. A value that does not fit its schema
-is shown as bytes.
+Schemas and values are not trusted, so they are read only in the process of a search. A value that does not fit its
+schema is shown as bytes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Schemas:
             self._known[schema_id] = f"it cannot be read: {type(error).__name__}: {error}"[:300]
 
     def decoded(self, data: bytes) -> Decoded:
-        """Raises SchemaError for a value that cannot be read."""
+        """Decodes a value. Raises SchemaError for a value that cannot be read."""
         reader = self._known.get(id_of(data), "too many schemas")
         if isinstance(reader, str):
             raise SchemaError(f"schema {id_of(data)}: {reader}")
@@ -99,7 +99,7 @@ def id_of(data: bytes) -> int:
 
 
 def plain(value: Any) -> Any:
-    """Returns what JSON has no type for as text; `default` of orjson."""
+    """Returns a value of a type that JSON lacks as text: the function `default` of orjson."""
     if isinstance(value, (bytes, bytearray)):
         try:
             return bytes(value).decode("utf-8")

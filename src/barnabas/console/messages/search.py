@@ -37,7 +37,9 @@ _BACKWARD: Final = frozenset({"end", "before"})
 
 @dataclass(frozen=True, slots=True)
 class SearchQuestion:
-    """`offsets` are those of `next` and `before`, by partition; `value` is an offset or a time."""
+    """A search as the page requests it. `offsets`: where to continue, by partition, if `start` is next or before.
+    `value`: the offset or the time at which to begin, if `start` is offset or time.
+    """
 
     topic: str
     partitions: tuple[int, ...] = ()
@@ -64,7 +66,7 @@ class SearchQuestion:
         return bool(self.filter or self.q)
 
     def conditions(self) -> dict[str, Any]:
-        """Returns what a worker needs to know."""
+        """Returns the conditions of the search for a worker."""
         names = ("filter", "q", "key", "body", "text_max", "hidden", "is_raw")
         return {name: getattr(self, name) for name in names}
 
@@ -84,7 +86,7 @@ class _Range:
 
 
 class Search:
-    """A search. `run` returns the answer."""
+    """A search in one topic. `run` returns the answer."""
 
     def __init__(
         self, cluster: ClusterView, worker: Worker, question: SearchQuestion, registry: SchemaRegistry | None = None
@@ -107,7 +109,7 @@ class Search:
         self._failed: set[int] = set()
 
     async def run(self) -> dict[str, Any]:
-        """Raises Problem for a topic that does not exist, and a filter that is none."""
+        """Runs the search. Raises Problem for a topic that does not exist, and for an invalid filter."""
         question = self._question
         partitions = self._partitions()
         try:

@@ -1,4 +1,5 @@
-"""A record as a search sees it: with its schemas read, and what is masked hidden. Everything else is done with that.
+"""A record as a search sees it: decoded by its schemas, and without its masked parts. Filters, texts and files use only
+this form.
 
 sight = Sight(Hidden.of(["value.card"]), Schemas())
 seen = sight.of(record)          seen.record has JSON in place of Avro, and *** in place of the card
@@ -21,7 +22,7 @@ _HIDDEN: Final = HIDDEN.encode()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the bytes of a key or value came about. `kind` is None for bytes as they were written."""
+    """The origin of the bytes of a key or value. `kind` is None for bytes as they were written."""
 
     kind: str | None = None
     name: str = ""
@@ -42,7 +43,7 @@ class Seen:
 
 
 class Sight:
-    """`schemas` is None without a schema registry."""
+    """The view of a search of the records of one topic. `schemas` is None without a schema registry."""
 
     def __init__(self, hidden: Hidden, schemas: Schemas | None) -> None:
         self._hidden = hidden
@@ -73,7 +74,7 @@ class Sight:
         return Seen(Record(record.offset, record.timestamp, key, value, headers), key_form, value_form)
 
     def _field(self, data: bytes | None, paths: Sequence[Path]) -> tuple[bytes | None, Form]:
-        """Returns a key or value as it is seen. What is to be hidden and cannot be found is hidden as a whole."""
+        """Returns a key or value as it is seen. If its fields to hide cannot be found, it is hidden as a whole."""
         if data is None:
             return None, _PLAIN
         if is_whole(paths):

@@ -38,7 +38,9 @@ Row = FetchResponse.PartitionData
 
 
 class Tail:
-    """`rounds` yields what was written. Raises Problem for a topic that does not exist, and a filter that is none."""
+    """A live tail of one topic. `rounds` yields the records that were written. Raises Problem for a topic that does not
+    exist, and for an invalid filter.
+    """
 
     def __init__(
         self, cluster: WatchedCluster, worker: Worker, question: SearchQuestion, registry: SchemaRegistry | None

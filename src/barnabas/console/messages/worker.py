@@ -1,8 +1,8 @@
 """The process that decodes and filters records: `python -m barnabas.console.messages.worker`.
 
-Records and filters are hostile, so their work is not done in the console: this process has a limit of memory, opens no
-file and no connection, and is killed when its time is over. Frames on its standard input are u32 length, u32 length of
-a JSON header, the header, and the bytes of record batches; each is answered by u32 length and JSON.
+Records and filters are not trusted, so their work is not done in the console: this process has a limit of memory, opens
+no file and no connection, and is killed when its time is over. Frames on its standard input are u32 length, u32 length
+of a JSON header, the header, and the bytes of record batches; each is answered by u32 length and JSON.
 
     {"type": "begin", "filter": ..., "q": ..., ...}     answered {"error": null}, or the error of the filter
     {"type": "schemas", "found": {"7": {...}}}          schemas of the registry, or their errors; answered {}
@@ -84,7 +84,7 @@ def job_of(head: dict[str, Any]) -> Job:
 
 
 def search_chunk(job: Job, head: dict[str, Any], data: bytes) -> Found:
-    """Returns the records between two offsets that match, at most so many."""
+    """Returns the matching records between two offsets, up to the limit of the chunk."""
     begin, end, count_max = head["from"], head["to"], head["count_max"]
     found = Found(begin)
     try:

@@ -79,7 +79,7 @@ class Worker:
 
 
 class Workers:
-    """An idle worker is kept for the next search, because its start takes a third of a second."""
+    """The workers of the console. An idle one is kept for the next search: a start takes a third of a second."""
 
     def __init__(self) -> None:
         self._idle: list[Worker] = []

@@ -20,7 +20,7 @@ PATTERN_MAX: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """A name is allowed if one of the patterns of its kind fits."""
+    """The patterns of one user or role. A name is allowed if one of the patterns of its kind fits."""
 
     clusters: tuple[str, ...] = EVERY
     topics: tuple[str, ...] = EVERY
@@ -36,7 +36,7 @@ UNLIMITED: Final = Patterns()
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`parts` all apply: those of the user and those of the role."""
+    """The scope of a visitor. All `parts` must allow a name: that of the user and that of the role."""
 
     parts: tuple[Patterns, ...] = ()
 

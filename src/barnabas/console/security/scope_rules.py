@@ -47,7 +47,7 @@ _NO_RULE: Final = "a user whose access is limited by patterns of topics or group
 
 
 class Named(NamedTuple):
-    """The kind of a name, topic or group, and the name. A name that is no text is refused by the action itself."""
+    """The kind of a name, topic or group, and the name. The action itself refuses a name that is not a text."""
 
     kind: str
     name: Any
@@ -64,7 +64,7 @@ def _field(kind: str, name: str) -> Rule:
 
 
 def _partitions(body: Mapping[str, Any]) -> Iterator[Named]:
-    """Yields the topics of named partitions. Raises Problem for all partitions."""
+    """Yields the topics of named partitions. Raises Problem if none are named, which would mean all partitions."""
     rows = body.get("partitions")
     if not isinstance(rows, list):
         raise Problem("role", "a user whose access is limited by patterns must name the partitions")

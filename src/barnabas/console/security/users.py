@@ -119,7 +119,7 @@ def _user(name: str, row: Mapping[str, Any]) -> User:
 
 
 def _patterns(value: Any) -> tuple[str, ...]:
-    """Raises ValueError for what is no list of patterns: a damaged restriction must not become none."""
+    """Parses a list of patterns. Raises ValueError for anything else: a damaged restriction must not count as none."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f"not a list of patterns: {value!r}")
     return tuple(value)

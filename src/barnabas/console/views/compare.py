@@ -56,7 +56,7 @@ def _moment(cluster: ClusterView) -> dict[str, Any]:
 
 
 def _is_same(one: Topic, other: Topic) -> bool:
-    """Whether two topics of a name are one topic: without ids, that is not known, and they are."""
+    """Whether two topics with one name are the same topic. Without ids that is unknown, and they count as the same."""
     ids = one.identity.topic_id, other.identity.topic_id
     return not all(any(each) for each in ids) or ids[0] == ids[1]
 

@@ -130,8 +130,8 @@ def states_of(table: ClusterTable, rows: IntArray) -> dict[str, NDArray[Any]]:
 
 
 def packed(head: dict[str, Any], columns: dict[str, NDArray[Any]]) -> bytes:
-    """Returns a header and its columns as one body. Places are those in the body, so the header is written twice: its
-    length decides about them.
+    """Returns a header and its columns as one body. The positions of the columns in the body depend on the length of
+    the header, so the header is written twice.
     """
     described = {
         name: {"type": f"u{8 * column.dtype.itemsize}", "offset": 0, "length": column.size}

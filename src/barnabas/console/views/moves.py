@@ -213,7 +213,7 @@ async def _throttles(cluster: WatchedCluster) -> list[dict[str, Any]]:
 
 
 def _limit(text: str | None) -> int | None:
-    """Returns a rate; None for none, which is the largest number."""
+    """Returns a rate; None for no limit, which brokers report as the largest number."""
     if text is None or not text.isdigit() or int(text) >= (1 << 63) - 1:
         return None
     return int(text)

@@ -1,6 +1,7 @@
-"""The ACLs, the SCRAM users and the quotas of a cluster, as far as it has them and this client sees them.
+"""The ACLs, the SCRAM users and the quotas of a cluster, as far as the cluster has them and lets this client see them.
 
-What a cluster refuses is said with its error; what it does not offer, by its ApiVersions, with the reason.
+If the cluster refuses a request, the answer contains its error; if its ApiVersions do not offer the API, the answer
+says so.
 """
 
 from __future__ import annotations

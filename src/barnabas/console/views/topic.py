@@ -32,7 +32,7 @@ async def topic_view(
 def topic_state(
     cluster: ClusterView, topics: TopicsView, name: str, *, offset: int = 0, limit: int = PARTITIONS_MAX
 ) -> dict[str, Any]:
-    """Returns the topic without what brokers must be asked for."""
+    """Returns the parts of the topic that need no request to a broker."""
     summary = topics.one(name)
     rows = cluster.table.topics.by_name[name].rows.tolist()
     shown = rows[offset : offset + min(limit, PARTITIONS_MAX)]

@@ -41,8 +41,8 @@ def register(
     """Registers a new incarnation, or updates the registration of the current one. Raises RequestFailed if it must not
     join.
 
-    `next_offset` returns the offset of the next record: the epoch of a new incarnation is that of the first record of
-    its last portion. `session_alive` means that an older incarnation must be assumed to be still running.
+    `next_offset` returns the offset of the next record: the epoch of a new incarnation is the offset of the first
+    record of its last portion. `session_alive` means that an older incarnation must be assumed to be still running.
     """
     if request.cluster_id != cluster_id:
         text = f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"

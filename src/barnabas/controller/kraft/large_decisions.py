@@ -2,8 +2,8 @@
 
 The records of such a decision belong together, so it cannot be proposed in portions like the changes of a broker's
 partitions. It is decided, encoded and replayed in portions; then all of it is proposed in one turn. Other decisions are
-made meanwhile. One of them can contradict this one, so the large decision begins again if the metadata has changed, and
-is made in one turn after `_ATTEMPTS` such restarts.
+made meanwhile. Another decision can contradict the large one, so the large one begins again if the metadata has
+changed, and is made in one turn after `_ATTEMPTS` such restarts.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class TokenIndex:
         self._indexed: set[str] = set()
 
     def missing(self, image: MetadataImage) -> int:
-        """Returns the number of tokens to index, at least."""
+        """Returns a lower bound of the number of tokens that are not indexed yet."""
         return max(len(image.security.tokens) - len(self._indexed), 0)
 
     def find(self, image: MetadataImage, hmac: bytes) -> Portions[DelegationTokenRecord | None]:

@@ -55,8 +55,9 @@ def fence(view: ControllerView, broker: BrokerImage) -> Portion:
 
 
 def unfence(view: ControllerView, broker: BrokerImage) -> Portion:
-    """Unfences the broker, then elects it for every leaderless partition that it can lead. `broker` is the fenced one:
-    a broker that is fenced again between two portions gets no more leaderships."""
+    """Unfences the broker, then elects it for every leaderless partition that it can lead. `broker` is its registration
+    while it was fenced: if it is fenced again between two portions, it gets no more leaderships.
+    """
     current = view.image.brokers.get(broker.broker_id)
     if not is_current(view, broker) or (current is not broker and current is not None and current.fenced):
         return Portion([])

@@ -111,7 +111,7 @@ def _elect(
     records: list[Versioned],
     decided: set[int],
 ) -> _Answer:
-    """Adds the election of one partition to `records`. `decided`: partitions of this topic already elected for."""
+    """Adds the election of one partition to `records`. `decided`: the topic's partitions that have got a record."""
     topic = view.image.topics_by_name.get(topic_name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}"

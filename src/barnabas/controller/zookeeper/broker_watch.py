@@ -56,8 +56,8 @@ class BrokerWatch:
         self._core.reader.watch_children(paths.BROKER_IDS, self._on_names)
 
     def serve(self) -> None:
-        """Begins to watch the processes. A refused dial counts from the first one: whatever ended the last controller
-        may have ended a broker too.
+        """Begins to watch the processes. Even the first refused dial counts as the end of a process: whatever ended the
+        last controller may have ended a broker too.
         """
         for broker in self._core.image.brokers.values():
             self._processes.watch(broker, is_known=True)

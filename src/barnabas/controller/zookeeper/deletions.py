@@ -45,7 +45,7 @@ _Replica = tuple[int, int]
 
 class DeletionCounts(NamedTuple):
     """Topics that wait for their deletion, and their replicas that are not deleted. Those that wait for a dead broker
-    are ineligible, and topics under reassignment too.
+    are ineligible; so are topics under reassignment.
     """
 
     topics: int = 0

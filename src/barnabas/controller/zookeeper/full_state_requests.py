@@ -1,6 +1,6 @@
 """The state that a broker gets as a whole, in slices: when it has registered, or has lost a log directory.
 
-A step reads the partitions as they are committed when it is done, and requests to a broker keep their order: a later
+Each step reads the partitions as they are committed at its moment, and requests to a broker keep their order: a later
 change never comes before an earlier state.
 """
 

@@ -161,7 +161,7 @@ class RecordStore:
 
     def leave(self, removed: RemoveTopicRecord) -> None:
         """Removes a topic from the image, so that no further decision is made about it. Brokers still know the topic
-        until the record is written with `after`.
+        until `write` has written the record.
         """
         self.image = self._replayed([removed])
 

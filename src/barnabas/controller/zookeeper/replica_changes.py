@@ -20,8 +20,9 @@ from barnabas.protocol.messages.records_metadata import PartitionChangeRecord, P
 
 
 def settle(view: ControllerView, partitions: Iterable[Located]) -> list[Versioned]:
-    """Adapts partitions to the live replicas: members that are offline leave the ISR, a leader is elected, a
-    reassignment whose replicas are all in sync is completed. A partition that needs no change gets no record.
+    """Returns the records that adapt partitions to the live replicas: members that are offline leave the ISR, a leader
+    is elected, a reassignment whose replicas are all in sync is completed. A partition that needs no change gets no
+    record.
     """
     records: list[Versioned] = []
     for located in partitions:
@@ -46,8 +47,8 @@ def is_unsettled(view: ControllerView, partition: PartitionImage) -> bool:
 
 
 def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterable[Located]) -> list[Versioned]:
-    """Moves leaderships away from a broker that the view shows in controlled shutdown, and removes it from every ISR
-    that has another member. It keeps the leaderships that no other replica can take over.
+    """Returns the records that move leaderships away from a broker that the view shows in controlled shutdown, and
+    remove it from every ISR that has another member. It keeps the leaderships that no other replica can take over.
     """
     records: list[Versioned] = []
     for located in partitions:

@@ -112,8 +112,9 @@ class Succession:
             self._store.multi([fence, delete(paths.CONTROLLER).part()], on_deleted)
 
         def on_deleted(reply: MultiReply) -> None:
-            """Does nothing more: the event of the deletion leads to a claim, and a refusal to the end of the
-            session."""
+            """Does nothing more: all brokers see the deletion and claim `/controller`; if it was refused, the watched
+            session ends by itself.
+            """
             if claim == self._claim and not reply.is_lost:
                 self._is_due = False
 

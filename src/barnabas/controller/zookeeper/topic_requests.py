@@ -187,8 +187,8 @@ def _growth(
 def _large_growth(
     active: ActiveController, topic: TopicImage, result: Result[CreatePartitionsResponse], lost: Settled
 ) -> Portions[bool]:
-    """Adds thousands of partitions to one topic, as `_large_creation` creates one; returns False, and adds none, if the
-    topic was changed by another decision after this one.
+    """Adds thousands of partitions to one topic, as `_large_creation` creates one; returns False, and adds none, if
+    another decision changed the topic meanwhile.
     """
     core = active.core
     added: dict[int, PartitionImage] = {}

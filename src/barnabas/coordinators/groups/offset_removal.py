@@ -4,9 +4,10 @@ Tombstones are written in slices that each fit into a batch: the next slice is b
 one is committed, in a separate turn of the loop. A group's own tombstone is in the last slice. A failed write ends the
 removal: the slices before it are removed, the rest is unchanged, and the next attempt continues there.
 
-Expiry (KIP-211), each `offsets.retention.minutes` after: the time that a group became empty; the commit, for topics
-that a stable consumer group no longer subscribes to; the commit, for groups that never had members (simple consumers).
-A group without members and offsets is removed, too.
+Offsets of a classic group expire (KIP-211) `offsets.retention.minutes` after the group became empty. They expire that
+long after their commit if the group never had members (simple consumers), or is stable and no longer subscribes to
+their topic. Those of a consumer group (KIP-848) expire that long after their commit if the group does not subscribe to
+their topic. A group without members and offsets is removed, too.
 """
 
 from __future__ import annotations
@@ -184,8 +185,9 @@ class OffsetRemoval:
         return ErrorCode.NONE if group.is_in(GroupState.EMPTY) else ErrorCode.NON_EMPTY_GROUP
 
     def delete_most(self, group_id: str, answered: Callable[[ErrorCode], None]) -> None:
-        """Deletes the offsets of a consumer group without members, except for as many as fit into one batch. Fails
-        with NON_EMPTY_GROUP if the group has members."""
+        """Deletes offsets of a consumer group without members until those that are left fit into one batch. Fails with
+        NON_EMPTY_GROUP if the group has members.
+        """
         self._write(self._deleting_most(group_id), answered)
 
     def _deleting_most(self, group_id: str) -> Iterator[_Slice]:

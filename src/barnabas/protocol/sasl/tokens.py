@@ -1,7 +1,8 @@
 """JSON Web Tokens (RFC 7519) in compact form: their parts, and the claims that a broker checks. Signatures are checked
 in `signed_tokens.py`; unsecured tokens, for tests, in `unsecured_tokens.py`.
 
-No text of a refusal contains anything from the token: it is for the log, and the token comes from a stranger.
+No text of a refusal contains anything from the token: it is for the log, and whoever sent the token is not
+authenticated.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each seed writes a log with small segments, idempotent and transactional batches
 a few of its files. The promises: an intact log has no faults; each damaged file is reported; after a repair nothing is
 reported, a second repair has nothing to do, and the log has the batches that it had, or those before the damage; a
 start after a kill rebuilds each index near the recovery point that is missing, torn or wrong at its end. Files are
-decoded by code of their own (`log_files`).
+decoded by independent code (`log_files`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The invariants of a quorum, checked after every step, and the acknowledgements that must hold (Raft, figure 3;
 KIP-595).
 
-Election safety         one leader in an epoch; one vote of a replica in an epoch, also over restarts
+Election safety         one leader in an epoch; one vote of a replica in an epoch, even across restarts
 Log matching            a batch of one (epoch, offset) is the same in all logs, and so is the one before it
 Leader completeness     an elected leader has everything that was ever committed
 State machine safety    at each offset all nodes get the same batch, each in order, none twice
-Monotonicity            no node's high watermark or epoch decreases while it runs, nor its epoch over a restart
+Monotonicity            no node's high watermark or epoch decreases while it runs, nor its epoch across a restart
 Promises                a proposal that was acknowledged is in the committed log
 """
 

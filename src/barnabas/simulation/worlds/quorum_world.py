@@ -247,7 +247,7 @@ class World(Places):
             )
 
     def _is_useful(self, promised_before: int) -> bool:
-        """Returns whether there is a leader, a new commit, and all nodes have got all of it."""
+        """Returns whether there is a leader and a new commit, and all nodes have everything that is committed."""
         if len(self.checker.promised) <= promised_before + 1 or len(self._leaders()) != 1:
             return False
         newest = max(self.checker.promised)

@@ -161,7 +161,7 @@ def _silence(random: Random, victim: str, at_ms: int) -> Fault:
 def _double_restart(random: Random, victim: str, at_ms: int) -> list[Fault]:
     """Restarts a broker twice while its leader is far from the controller. While the leader's request to add it to the
     ISR is under way, it dies again, which is noticed immediately, loses its records, and is back, cut off from the
-    leader, before the request is handled: the request means an earlier incarnation (KIP-903).
+    leader, before the request is handled: the request refers to an earlier incarnation (KIP-903).
     """
     leader = random.choice([name for name in BROKERS if name != victim])
     away_ms, far_ms = random.randint(30, 300), random.randint(150, 350)

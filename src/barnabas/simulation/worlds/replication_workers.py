@@ -44,7 +44,7 @@ class Write:
     index: int
     #: The base offset that was acknowledged.
     offset: int | None = None
-    #: The error code of an answer after which the records can exist or not.
+    #: The error code of an answer after which it is unknown whether the records exist.
     failed: int | None = None
 
 

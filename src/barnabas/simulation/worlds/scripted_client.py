@@ -1,4 +1,4 @@
-"""A client that does what its script says, also what no client library does: it sends several requests in one piece,
+"""A client that does what its script says, even what no client library does: it sends several requests in one piece,
 ignores throttle times, lets its session end, or answers a log-in wrongly.
 
 A script is a generator. It yields a `Dial`, a `Send`, or a time to wait in milliseconds. A `Dial` returns whether the
@@ -34,7 +34,7 @@ class Dial(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Sends requests in one piece. Those of version None in `answered` places get no response (acks=0)."""
+    """Sends requests in one piece. `has_answers` is False for requests without a response (acks=0)."""
 
     requests: Sequence[tuple[Message, int]]
     has_answers: bool = True

@@ -4,7 +4,7 @@ The effects are seen from outside: records that a leader appended, bytes that a 
 decided, log-ins that succeeded. Each check reads all rules in the image of the node itself.
 
     no effect without a right    a record, a read, a topic needs a right in the image of the node, in the event of the
-                                 effect; so a revoked right is dead with the next image
+                                 effect; so a revoked right ends with the next image
     the rules followed           the index of an authorizer has exactly the rules of its node's image
     who logs in is known         a log-in by SCRAM needs a password that the node's image had during the exchange
     muted is silent              after a response with a throttle time, the node sends nothing on this connection for

@@ -113,8 +113,9 @@ class Administrator:
     def __init__(
         self, run: SecuredRun, client: RawClient, users: dict[str, str], pace_ms: int, hurried: str | None
     ) -> None:
-        """`users` has the address of each user's machine. `hurried` is the user whose quota stays as it is, if there
-        are quotas: while a cluster has some, producers have no shortcut."""
+        """`users` has the address of each user's machine. `hurried` is the user whose quota stays as it is; None in a
+        run without quotas, in which producers have the shortcut.
+        """
         self._run = run
         self._client = client
         self._users = users

@@ -45,7 +45,7 @@ PARTITIONS: Final = 2
 FAULTS_MS: Final = 10_000
 SETTLE_MS: Final = 60_000
 _TRIES: Final = 40
-#: How often leadership of the coordinator's broker goes and comes back, after each other fault.
+#: How often the leadership of the coordinator's broker is moved away and back after each fault.
 _TRANSFERS: Final = (0, 0, 1, 3)
 #: The possible lengths of a move of leadership; the shortest ends before the requests for it are answered.
 _AWAY_MS: Final = (1, 30, 200, 1_000)
@@ -353,7 +353,7 @@ class Explorer:
 
     def _faults(self) -> None:
         """Causes one fault at a time: a broker dies, is cut off from another one, or is cut off from all and then
-        dies. Between them leadership goes from a broker to others and comes back, of coordinators, too.
+        dies. Between the faults, the partitions that the coordinator's broker leads move to other leaders and back.
         """
         world, random, transfers = self.world, self._random, self.world.world.stream("transfers")
         until_us = world.world.now_us + FAULTS_MS * 1_000

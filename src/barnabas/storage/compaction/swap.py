@@ -6,7 +6,7 @@
 
 A crash before the end of 1 leaves the old segments, because a remaining `.cleaned` file shows that the swap had not
 begun; a later crash leaves the new one. Opening finds the segments to replace by the offsets that the `.swap` files
-span. Where the compacted data end before an old segment begins, an empty `.swap` file represents that segment
+span. Where the compacted data ends before an old segment begins, an empty `.swap` file represents that segment
 meanwhile: without it, the old segment would come back.
 """
 

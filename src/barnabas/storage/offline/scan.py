@@ -4,8 +4,8 @@ The first damage is where recovery would cut: an incomplete batch, an impossible
 that go back or reach into the next segment. The scan continues after a wrong checksum, to report further ones; after a
 wrong size the next batch cannot be located.
 
-Base offset and leader epoch are outside the checksum. A base offset that is too large shows when the next one goes
-back: the batch before it is then blamed if there was a gap in front of it and there is none without it.
+Base offset and leader epoch are outside the checksum. If the offsets go back from one batch to the next, either can be
+wrong: the first one is blamed if there is a gap before it, and the second one fits where the gap began.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ _LAST_ENTRIES = 8
 
 
 def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
-    """Returns whether both indexes have whole, ascending entries with positions inside the segment; torn or blank ones
-    do not. Raises OSError."""
+    """Returns whether both indexes have whole, ascending entries with positions inside the segment, unlike torn or
+    blank indexes. Raises OSError.
+    """
     offsets = disk.read(segment.path(INDEX_SUFFIX))
     times = disk.read(segment.path(TIME_INDEX_SUFFIX))
     if len(offsets) % OFFSET_ENTRY_BYTES or len(times) % TIME_ENTRY_BYTES:

@@ -235,7 +235,7 @@ def _without_leftovers(disk: Disk, directory: str) -> list[str]:
 
 
 def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -> set[str]:
-    """Replaces the segments whose offsets the compacted ones span."""
+    """Replaces the segments whose offsets the compacted ones span. Returns the names of the remaining files."""
     logs = sorted(name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
     if logs:
         first = offset_of(logs[0]) or 0
@@ -451,8 +451,8 @@ class _Recovery:
         return not is_last or (are_indexes_sound(self._disk, segment) and do_last_entries_fit(segment))
 
     def _rescan(self, unverified: list[Segment], log_start_offset: int) -> int:
-        """Scans the unsynced part batch by batch, and cuts it at the first batch that is not intact (@F of the
-        module table).
+        """Scans the unsynced part batch by batch, and cuts it at the first batch that is not intact (@F of the module
+        table). Returns the end offset.
         """
         first, recovery_point = unverified[0], self._opening.recovery_point
         start = synced_part(first, recovery_point)

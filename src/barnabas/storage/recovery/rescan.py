@@ -68,7 +68,7 @@ def synced_part(segment: Segment, recovery_point: int) -> ScanStart:
                 return ScanStart(end, offset) if end <= segment.size_bytes else beginning
     except RecordsRejected:
         pass
-    return beginning  # synced data are missing or differ
+    return beginning  # synced data is missing or differs
 
 
 def _rise(segment: Segment) -> bool:

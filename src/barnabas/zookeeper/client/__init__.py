@@ -1,4 +1,4 @@
-"""A client of ZooKeeper without I/O: sessions over reconnects, requests that are answered once, watches that survive.
+"""A client of ZooKeeper without I/O: sessions across reconnects, requests that are answered once, watches that survive.
 
 store              the port that users of znodes program against
 zookeeper_client   the client: the port on the three modules that follow

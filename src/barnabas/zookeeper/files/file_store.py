@@ -4,8 +4,8 @@
     applied          counts; after about `snapCount` transactions, at random, the log is rolled and a snapshot begins
     purge            every `autopurge.purgeInterval`: all but the newest snapshots, and logs that none of them needs
 
-The store is the `server.ports.TransactionLog` of the core. An error of a sync ends the process: the content on disk is
-then unknown. A snapshot that fails is reported, and the next one is tried later: the log has everything.
+The store is the `zookeeper.server.ports.TransactionLog` of the core. An error of a sync ends the process: the content
+on disk is then unknown. A snapshot that fails is reported, and the next one is tried later: the log has everything.
 """
 
 from __future__ import annotations

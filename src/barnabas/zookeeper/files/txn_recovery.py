@@ -12,7 +12,7 @@
 | transactions missing between two logs          | refused                                                           |
 | a digest that is not that of the tree          | reported                                                          |
 
-The checks read only; files are changed at the end (`Recovered.cut`), when it is clear that the server can start.
+The checks read only; files are changed at the end (`_Replay.cut`), when it is clear that the server can start.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Phase(Enum):
 
 
 class Serving(Protocol):
-    """The interface of the server that its connections use (`server.zookeeper_server.ZooKeeperServer`)."""
+    """The interface of the server that its connections use (`zookeeper.server.zookeeper_server.ZooKeeperServer`)."""
 
     @property
     def settings(self) -> ServerSettings: ...

@@ -1,8 +1,8 @@
 """Ports of the server core, in addition to those of `common/host.py`: the log, and facts about the process.
 
-    host                          core (`server.zookeeper_server.ZooKeeperServer`)
+    host                          core (`zookeeper.server.zookeeper_server.ZooKeeperServer`)
     Database, recovered      ->   the constructor; the core changes it only by `Database.apply`
-    accept(link, address)    ->   a `server.connection.Connection`, or None: the host closes the socket
+    accept(link, address)    ->   a `zookeeper.server.connection.Connection`, or None: the host closes the socket
     get_buffer(), received() ->   the connection reads, answers with `Link.write`, and ends with `Link.close` or `abort`
     start(), stop()          ->   the sessions' ticks begin and end
 

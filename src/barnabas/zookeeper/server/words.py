@@ -31,7 +31,7 @@ _TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 
 
 class Served(Protocol):
-    """The interface of the server that four-letter words use (`server.zookeeper_server.ZooKeeperServer`)."""
+    """The interface of the server that four-letter words use (`zookeeper.server.zookeeper_server.ZooKeeperServer`)."""
 
     trace_mask: int
 

@@ -1,12 +1,12 @@
 """A standalone ZooKeeper server: it connects the parts, accepts connections, and opens, continues and ends sessions.
 
-connection.py   bytes of one client
-requests.py     reads and writes of open sessions
-prep.py         a write's transaction, against the tree and what is decided already (outstanding_changes.py)
-pipeline.py     append, group sync, apply
-watches.py      events, when a transaction is applied
-sessions.py     timeouts
-words.py        four-letter words
+connection.py        bytes of one client
+session_requests.py  reads and writes of open sessions
+prep.py              a write's transaction, against the tree and what is decided already (outstanding_changes.py)
+request_pipeline.py  append, group sync, apply
+watches.py           events, when a transaction is applied
+sessions.py          timeouts
+words.py             four-letter words
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def test_another_tree_than_the_writers_is_reported() -> None:
 
 
 def test_ephemerals_without_a_session_go_at_the_start() -> None:
-    """G45: an ephemeral goes with its session, over a restart too."""
+    """G45: an ephemeral goes with its session, even across a restart."""
     world = FilesWorld()
     world.create("/orphan", is_ephemeral=True)
     world.sync()

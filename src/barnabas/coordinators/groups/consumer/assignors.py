@@ -147,7 +147,8 @@ class _Balance:
 
     def _even_out(self, topic_id: bytes) -> bool:
         """Moves partitions of this topic from the member with the most to the member with the fewest, while their
-        numbers differ by two or more."""
+        numbers differ by two or more. Returns whether it moved any.
+        """
         subscriber_ids = self._subscribers_of[topic_id]
         own = {
             member_id: [place for place in self._has[member_id] if place[0] == topic_id] for member_id in subscriber_ids

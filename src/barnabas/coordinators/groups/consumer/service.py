@@ -131,8 +131,8 @@ class ConsumerGroups:
     def sync(
         self, request: SyncGroupRequest, reply: Callable[[SyncGroupResponse], None], serve_classic: Answer
     ) -> None:
-        """Serves a classic member's SyncGroup. Raises RequestFailed before a response was sent; `serve_classic` can
-        raise it too.
+        """Serves a classic member's SyncGroup. Raises RequestFailed, itself or from `serve_classic`, if no response was
+        sent.
         """
 
         def serve(group: ConsumerGroup | None) -> None:
