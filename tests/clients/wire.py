@@ -24,8 +24,8 @@ API_VERSIONS = 18
 class Wire:
     """One connection; requests with header version 1."""
 
-    def __init__(self, port: int, *, timeout_s: float = 60.0) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout_s: float = 60.0) -> None:
+        self.socket = socket.create_connection((host, port), timeout_s)
         self._correlation_id = 0
 
     def __enter__(self) -> Wire:
@@ -74,12 +74,12 @@ class Wire:
         return data
 
 
-def fetch_records(port: int, topic: str, partition: int, offset: int = 0) -> bytes:
+def fetch_records(port: int, topic: str, partition: int, offset: int = 0, host: str = "127.0.0.1") -> bytes:
     """Returns the record batches that a Fetch v4 returns from an offset on."""
     name = topic.encode()
     body = struct.pack(">iiiib", -1, 0, 1, 50_000_000, 0)
     body += struct.pack(f">ih{len(name)}siiqi", 1, len(name), name, 1, partition, offset, 50_000_000)
-    with Wire(port) as wire:
+    with Wire(port, host=host) as wire:
         answer = wire.request(FETCH, 4, body)
     # throttle time, one topic, its name, one partition: index, error, high watermark, last stable offset
     at = 4 + 4 + 2 + len(name) + 4

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.epoch_bumps import is_of_the_client
+from tests.support.client_faults import is_of_the_client
 
 from barnabas.cli.cluster_view import view_of
 from barnabas.testing import History
@@ -120,7 +120,7 @@ class Load:
         found = [finding for finding in verdict.findings if not finding.note]
         assert verdict.valid or (
             sum(verdict.anomalies.values()) == len(found)
-            and all(is_of_the_client(self._bootstrap, finding) for finding in found)
+            and all(is_of_the_client(self._bootstrap, finding, self.history.path) for finding in found)
         ), "\n".join([str(self.history.path), *told[:20]])
         for line in told:
             print(f"allowed: {line}")
