@@ -418,12 +418,32 @@ ZOOKEEPER: Final[dict[str, str]] = {
     "leader.imbalance.per.broker.percentage": "The share of a broker's partitions, in percent, that may be led by "
     "others before the controller moves their leadership back.",
     "reserved.broker.max.id": "The highest broker.id that a properties file can have; generated ones are above it.",
+    "zookeeper.clientCnxnSocket": "The class of Kafka's connections to ZooKeeper, with or without its package "
+    "org.apache.zookeeper: ClientCnxnSocketNetty, which TLS needs, or ClientCnxnSocketNIO.",
     "zookeeper.connect": "The ZooKeeper servers, as host:port,host:port/chroot. The key chooses ZooKeeper mode.",
     "zookeeper.connection.timeout.ms": "How long the first connection to ZooKeeper can take, in milliseconds. If not "
     "set, the value of zookeeper.session.timeout.ms is used.",
     "zookeeper.max.in.flight.requests": "How many requests to ZooKeeper can be unanswered.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper waits for a broker before it ends its session, in "
     "milliseconds.",
+    "zookeeper.set.acl": "Whether only the creator of a znode can change it, and read its secrets. The broker needs an "
+    "identity in ZooKeeper: a certificate.",
+    "zookeeper.ssl.cipher.suites": "The suites of connections to ZooKeeper, by their names in Java, separated by "
+    "commas. If not set, those of OpenSSL.",
+    "zookeeper.ssl.client.enable": "Whether connections to ZooKeeper have TLS.",
+    "zookeeper.ssl.enabled.protocols": "The versions of TLS with ZooKeeper: TLSv1.2, TLSv1.3. If not set, the one of "
+    "zookeeper.ssl.protocol.",
+    "zookeeper.ssl.endpoint.identification.algorithm": "https, in any case of letters, compares the name in "
+    "zookeeper.connect with the server's certificate; empty does not.",
+    "zookeeper.ssl.keystore.location": "The store with the key and the certificate that this broker shows ZooKeeper.",
+    "zookeeper.ssl.keystore.password": "The password of the key store, and of its key.",
+    "zookeeper.ssl.keystore.type": "JKS, PKCS12 or PEM. If not set, the end of the file's name decides: .jks, .p12, "
+    ".pfx or .pem.",
+    "zookeeper.ssl.protocol": "The version of TLS with ZooKeeper: TLSv1.2, TLSv1.3, or TLS for both.",
+    "zookeeper.ssl.truststore.location": "The store with the certificates that ZooKeeper's is checked with. If not "
+    "set, the system's.",
+    "zookeeper.ssl.truststore.password": "The password of the trust store.",
+    "zookeeper.ssl.truststore.type": "As zookeeper.ssl.keystore.type.",
 }
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
@@ -466,7 +486,7 @@ _REASONS_BY_PREFIX: Final = (
     (("sasl.oauthbearer.assertion.",), "has no effect: tokens by client assertions are not supported"),
     (("sasl.kerberos.",), _OWN_TICKETS),
     (("sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
-    (("password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
+    (("password.encoder.",), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
     (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _NOT_NEEDED),

@@ -26,7 +26,7 @@ from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog
 from barnabas.server.memory import check_regularly, prepare, settle
 from barnabas.server.node_listeners import NodeListeners
-from barnabas.server.node_tls import NodeTls
+from barnabas.server.node_tls import NodeTls, use_zookeeper_tls
 from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ async def _compose(host: ServerHost, options: Options, log: ListenerLog, stop: a
         return Broker.create(host, config, log, cluster_id, is_new_cluster=is_new_cluster)
     if cluster_id is not None:
         raise ConfigError("--cluster-id is for KRaft mode: in ZooKeeper mode the id is in /cluster/id")
+    use_zookeeper_tls(config, host.links)
     made: list[Broker | ConfigError] = []
     is_made = asyncio.Event()
 

@@ -7,12 +7,15 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from barnabas.common import zookeeper_security
 from barnabas.common.config import BrokerConfig
 from barnabas.common.endpoints import TLS_PROTOCOLS
+from barnabas.common.settings import Settings
 from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.links import LoopLinks
 
 _MODULE: Final = "barnabas.tls.node_contexts"
+_ZOOKEEPER_MODULE: Final = "barnabas.tls.zookeeper_contexts"
 
 if TYPE_CHECKING:
     from barnabas.tls.certificates import Certificate
@@ -72,6 +75,13 @@ class NodeTls:
     def certificates(self) -> Iterable[tuple[str, Certificate]]:
         """Returns the listeners with their certificates of this moment."""
         return () if self._contexts is None else self._contexts.certificates()
+
+
+def use_zookeeper_tls(config: Settings, links: LoopLinks) -> None:
+    """Loads the TLS contexts of connections to ZooKeeper, if these have TLS. Raises ConfigError."""
+    name = zookeeper_security.tls_name(config)
+    if name is not None:
+        links.use_tls(importlib.import_module(_ZOOKEEPER_MODULE).ZooKeeperContexts(config), name)
 
 
 def _contexts_of(config: BrokerConfig) -> NodeContexts:
