@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka.admin import (
@@ -26,7 +27,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NoNodeError
 from tests.support.process_nodes import until
 from tests.support.tls_stores import Stores
 from tests.support.zookeeper_mode import OurBroker
@@ -34,8 +35,10 @@ from tests.support.zookeeper_process import OurZooKeeper, client_of
 from tests.support.zookeeper_tls import SecureZooKeeper, client_settings, tls_before
 
 from kafka39_jars import KafkaBroker
+from kafka_jars import free_ports
 
 WAIT_S = 60.0
+Broker = TypeVar("Broker", bound=KafkaBroker)
 SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "offsets.topic.num.partitions": "1",
@@ -60,7 +63,7 @@ def apache(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield server
 
 
-def started(broker: KafkaBroker) -> KafkaBroker:
+def started(broker: Broker) -> Broker:
     broker.launch()
     try:
         broker.wait()
@@ -161,8 +164,47 @@ def test_a_certificate_with_another_subject_reads_but_does_not_write(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("kinds", [(OurBroker, KafkaBroker), (KafkaBroker, OurBroker)], ids=["theirs", "ours"])
+def test_a_broker_with_the_same_subject_takes_over_from_a_killed_controller(
+    apache: SecureZooKeeper, stores: Stores, tmp_path: Path, kinds: tuple[type[KafkaBroker], type[KafkaBroker]]
+) -> None:
+    root = f"/taken-by-{kinds[1].__name__}"
+    settings = {**SETTINGS, **client_settings(stores, "PKCS12", "broker"), "zookeeper.set.acl": "true"}
+    brokers = [
+        kind(tmp_path / str(number), f"localhost:{apache.secure_port}{root}", number, properties=settings)
+        for number, kind in enumerate(kinds, 1)
+    ]
+    try:
+        for broker in brokers:
+            started(broker)
+        operate(brokers[0])
+        with secure_client(apache, stores, "broker") as client:
+            assert json.loads(client.get(f"{root}/controller")[0])["brokerid"] == 1
+            brokers[0].kill()
+            until("another controller", lambda: _controller(client, root) == 2, WAIT_S)
+            admin = AdminClient({"bootstrap.servers": brokers[1].bootstrap})
+            until("the new controller", lambda: admin.list_topics(timeout=10).controller_id == 2, WAIT_S)
+            (created,) = admin.create_topics([NewTopic("later", 1, 1)]).values()
+            created.result(WAIT_S)
+            acls, _ = client.get_acls(f"{root}/brokers/topics/later/partitions/0/state")
+            assert {(acl.perms, acl.id.scheme) for acl in acls} == {(31, "x509"), (1, "world")}
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def _controller(client: KazooClient, root: str) -> int:
+    """Returns the id of the controller; -1 if there is none."""
+    try:
+        return int(json.loads(client.get(f"{root}/controller")[0])["brokerid"])
+    except NoNodeError:
+        return -1
+
+
+@pytest.mark.full
 def test_a_session_continues_over_tls_when_the_server_is_back(stores: Stores, tmp_path: Path) -> None:
-    server = SecureZooKeeper(tmp_path / "zookeeper", stores, "zookeeper").start()
+    server = SecureZooKeeper(tmp_path / "zookeeper", stores, "zookeeper")
+    server.start()
     settings = {**SETTINGS, **client_settings(stores, "PKCS12", "broker")}
     broker = started(OurBroker(tmp_path / "1", f"localhost:{server.secure_port}", 1, properties=settings))
     try:
@@ -202,9 +244,17 @@ def test_a_broker_and_the_commands_reach_zookeeper_over_tls(
 ) -> None:
     with tls_before(zookeeper.port, stores, "zookeeper") as port:
         connect = f"localhost:{port}/kafka"
-        settings = {**SETTINGS, **client_settings(stores, "PEM", "broker")}
+        (metrics_port,) = free_ports(1)
+        settings = {
+            **SETTINGS,
+            **client_settings(stores, "PEM", "broker"),
+            "barnabas.metrics.listener": f"127.0.0.1:{metrics_port}",
+        }
         broker = started(OurBroker(tmp_path / "1", connect, 1, properties=settings))
         try:
+            with urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=30) as response:
+                name = 'barnabas_certificate_not_after_seconds{listener="zookeeper",subject="CN=broker"}'
+                assert name in response.read().decode()
             with client_of(zookeeper.port) as client:
                 registered: Any = json.loads(client.get("/kafka/brokers/ids/1")[0])
                 assert registered["port"] == broker.port

@@ -58,7 +58,8 @@ def warnings_of(config: Settings) -> list[str]:
 
 def tls_name(config: Settings) -> str | None:
     """Returns the name of the TLS contexts of connections to ZooKeeper; None means plain text."""
-    return TLS_NAME if config.bool_of(_ENABLE) else None
+    # A node in KRaft mode has no such key.
+    return TLS_NAME if config.value_or_none(_ENABLE) is True else None
 
 
 def sets_acls(config: Settings) -> bool:

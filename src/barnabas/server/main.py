@@ -137,12 +137,13 @@ async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
     host = ServerHost(loop)
     set_background(Background(host.faults))
     listener_log = ListenerLog(host.clock)
+    zookeeper_tls = use_zookeeper_tls(options.config, host.links)
     broker = await _compose(host, options, listener_log, stop)
     if broker is None:
         host.close()
         return 0
     config = broker.config
-    tls = NodeTls(config, host.links)
+    tls = NodeTls(config, host.links, zookeeper_tls)
     listeners = NodeListeners(broker, host, listener_log, tls)
     exporter: Exporter | None = None
     try:
@@ -194,7 +195,6 @@ async def _compose(host: ServerHost, options: Options, log: ListenerLog, stop: a
         return Broker.create(host, config, log, cluster_id, is_new_cluster=is_new_cluster)
     if cluster_id is not None:
         raise ConfigError("--cluster-id is for KRaft mode: in ZooKeeper mode the id is in /cluster/id")
-    use_zookeeper_tls(config, host.links)
     made: list[Broker | ConfigError] = []
     is_made = asyncio.Event()
 

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Iterator
 
 from barnabas.common.errors import ConfigError
 from barnabas.common.settings import Settings
+from barnabas.common.zookeeper_security import TLS_NAME
+from barnabas.tls.certificates import Certificate
 from barnabas.tls.listener_contexts import ListenerContexts, files_of
 from barnabas.tls.node_contexts import warn_if_expired
 from barnabas.tls.zookeeper_settings import zookeeper_settings
@@ -24,6 +27,11 @@ class ZooKeeperContexts:
         self._settings = zookeeper_settings(config)
         self._made = ListenerContexts(self._settings)
         warn_if_expired(self._made)
+
+    def certificates(self) -> Iterator[tuple[str, Certificate]]:
+        """Yields the certificates that ZooKeeper is shown, each with the name of these connections."""
+        for _, certificate in self._made.certificates:
+            yield TLS_NAME, certificate
 
     def client(self, name: str) -> ssl.SSLContext:
         """Returns the context for a connection that is dialled now. If the stores cannot be read, the former context
