@@ -34,6 +34,7 @@ from tests.support.zookeeper_mode import OurBroker
 from tests.support.zookeeper_process import OurZooKeeper, client_of
 from tests.support.zookeeper_tls import SecureZooKeeper, client_settings, tls_before
 
+import kafka39_jars
 from kafka39_jars import KafkaBroker
 from kafka_jars import free_ports
 
@@ -199,6 +200,37 @@ def _controller(client: KazooClient, root: str) -> int:
         return int(json.loads(client.get(f"{root}/controller")[0])["brokerid"])
     except NoNodeError:
         return -1
+
+
+@pytest.mark.full
+def test_a_cluster_is_secured_while_it_runs(apache: SecureZooKeeper, stores: Stores, tmp_path: Path) -> None:
+    """TLS first, then ACLs for new znodes, then Kafka's tool for those that exist."""
+    connect = f"localhost:{apache.secure_port}/secured"
+    broker = OurBroker(tmp_path / "1", connect, 1, properties=SETTINGS | client_settings(stores, "PKCS12", "broker"))
+    owned, everybody = (31, "x509", "CN=broker"), (31, "world", "anyone")
+    try:
+        started(broker)
+        operate(broker)
+        broker.stop()
+        broker.properties["zookeeper.set.acl"] = "true"
+        started(broker)
+        with secure_client(apache, stores, "broker") as client:
+            before = acls_below(client, "/secured")
+            assert before["/brokers/topics/orders"] == [everybody]
+            assert owned in before["/brokers/ids/1"]
+            file = str(broker.properties_path)
+            migrator = ("kafka.admin.ZkSecurityMigrator", "--zookeeper.acl=secure", f"--zookeeper.connect={connect}")
+            done = kafka39_jars.run_tool(*migrator, f"--zk-tls-config-file={file}")
+            assert done.returncode == 0, done.stdout + done.stderr
+            after = acls_below(client, "/secured")
+            assert {path for path, acl in after.items() if owned not in acl} == {"/consumers"}
+            assert after["/config/users/ann"] == [owned]
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        until("a controller", lambda: admin.list_topics(timeout=10).controller_id == 1, WAIT_S)
+        (deleted,) = admin.delete_topics(["orders"]).values()
+        deleted.result(WAIT_S)
+    finally:
+        broker.kill()
 
 
 @pytest.mark.full
