@@ -10,6 +10,7 @@ from tests.support.recorded_znodes import EncodedZnode, encoded_znodes, recorded
 from barnabas.metadata.registrations import Endpoint
 from barnabas.znodes import acl_znodes, broker_znodes, cluster_znodes, config_znodes, paths, topic_znodes, znode_access
 from barnabas.znodes.kinds import codec_of
+from barnabas.zookeeper.wire.records import Acl, Id
 
 #: Encoders of Kafka whose value is all in the content -> a path of such a znode.
 _PATHS = {
@@ -133,10 +134,7 @@ def test_paths_and_notifications_of_acls(znode: EncodedZnode) -> None:
 def test_the_acl_of_a_znode_with_zookeeper_set_acl(znode: EncodedZnode) -> None:
     (path,) = znode.values
     printed = re.findall(r"(\d+),s\{'(\w+),'(\w*)\}", znode.data.decode())
-    assert znode_access.default_acls(path, secure=True) == tuple(
-        znode_access.Access(int(p), s, i) for p, s, i in printed
-    )
-    assert znode_access.default_acls(path, secure=False) == znode_access.OPEN
+    assert znode_access.secure_acl(path) == tuple(Acl(int(p), Id(s, i)) for p, s, i in printed)
 
 
 def test_lists_of_paths_are_kafkas() -> None:

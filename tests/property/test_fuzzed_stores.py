@@ -17,7 +17,7 @@ from tests.support.tls_stores import PASSWORD, Stores
 from barnabas.common.errors import ConfigError
 from barnabas.tls import pem
 from barnabas.tls.listener_contexts import ListenerContexts
-from barnabas.tls.listener_settings import ListenerSettings, StoreSettings
+from barnabas.tls.listener_settings import ListenerSettings, Place, StoreSettings
 
 KINDS: Final = ("PEM", "PKCS12", "JKS")
 
@@ -48,7 +48,8 @@ def _settings(folder: Path, kind: str, keys: bytes, trusted: bytes) -> ListenerS
         password = None if kind == "PEM" else PASSWORD
         found.append(StoreSettings(kind, str(path), password, password))
     own, others = found
-    return ListenerSettings("SSL", own, others, "required", ("TLSv1.2", "TLSv1.3"), (), True, "DEFAULT", False, False)
+    place = Place("listener SSL")
+    return ListenerSettings(place, own, others, "required", ("TLSv1.2", "TLSv1.3"), (), True, "DEFAULT", False, False)
 
 
 def _refusal(kind: str, keys: bytes, trusted: bytes) -> str | None:

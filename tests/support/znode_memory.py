@@ -63,6 +63,7 @@ class _Batch:
     nodes: dict[str, _Node]
     zxid: int
     session_id: int
+    closed: frozenset[str] = frozenset()
     results: list[Record] = field(default_factory=list)
     events: list[tuple[str, EventType]] = field(default_factory=list)
 
@@ -80,6 +81,8 @@ class MemoryTree:
         self.nodes |= {path: _Node(data, version) for path, (data, version) in (znodes or {}).items()}
         #: The time of every creation and change.
         self.wall_ms = EPOCH_WALL_MS
+        #: Paths whose ACL forbids everybody to create znodes below them.
+        self.closed: frozenset[str] = frozenset()
         self.zxid = 0
         self.sessions = 0
         self.clients: list[ZnodeMemory] = []
@@ -121,7 +124,7 @@ class MemoryTree:
 
     def apply(self, parts: Sequence[Part], session_id: int) -> MultiReply:
         """Makes all changes, or none; the watches fire."""
-        batch = _Batch(dict(self.nodes), self.zxid + 1, session_id)
+        batch = _Batch(dict(self.nodes), self.zxid + 1, session_id, self.closed)
         for place, part in enumerate(parts):
             code = _change(batch, part)
             if code is not ErrorCode.OK:
@@ -195,6 +198,8 @@ def _create(batch: _Batch, record: CreateRequest) -> ErrorCode:
     path = record.path
     if record.flags in _SEQUENTIAL and parent is not None:
         path = f"{path}{parent.created:010d}"
+    if parent is not None and _parent_of(path) in batch.closed:
+        return ErrorCode.NO_AUTH
     if path in batch.nodes:
         return ErrorCode.NODE_EXISTS
     if parent is None:
@@ -309,7 +314,12 @@ class ZnodeMemory:
         self._wait(run)
 
     def create(
-        self, path: str, data: bytes | None, flags: int, acl: tuple[Acl, ...], reply: Callable[[CreateReply], None]
+        self,
+        path: str,
+        data: bytes | None,
+        flags: int,
+        acl: tuple[Acl, ...] | None,
+        reply: Callable[[CreateReply], None],
     ) -> None:
         def run(happens: bool, arrives: bool) -> None:
             result = self._apply([Part(OpCode.CREATE, CreateRequest(path, data, acl, flags))]) if happens else None

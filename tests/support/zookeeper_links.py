@@ -141,6 +141,8 @@ class JoinedLinks:
         self.wires: list[Wire] = []
         #: The addresses that were dialled, with the time.
         self.dialled: list[tuple[int, str]] = []
+        #: The names of the TLS contexts of the dials.
+        self.tls: list[str | None] = []
         self.refuses = False
         #: Dials that are never answered.
         self.is_silent = False
@@ -149,6 +151,7 @@ class JoinedLinks:
         wire = Wire(self.world.host.time, end, self.delay_ms)
         wire.is_silent = self.is_silent
         self.wires.append(wire)
+        self.tls.append(tls)
         self.dialled.append((self.world.host.time.now_ms(), f"{host}:{port}"))
         if not self.is_silent:
             wire.later(wire.refuse if self.refuses else lambda: wire.connect(self.world))

@@ -42,7 +42,7 @@ def test_requests_and_watches_next_to_another_client(new_server: Callable[..., S
     async def work(port: int) -> None:
         async with loop_client(f"127.0.0.1:{port}/kafka/one") as ours:
             client, ask = ours.client, ours.ask
-            assert await ask(client.make_chroot, r.OPEN_ACL) == 0
+            assert await ask(client.make_chroot) == 0
             made = [ask(client.create, f"/n{number}", b"x" * number, 0, r.OPEN_ACL) for number in range(200)]
             assert [reply.error for reply in await asyncio.gather(*made)] == [0] * 200
             assert len((await ask(client.children, "/")).names) == 200

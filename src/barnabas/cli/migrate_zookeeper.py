@@ -9,6 +9,7 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.format import machine
+from barnabas.cli.zookeeper_tls import TlsConfigFile, tls_context
 from barnabas.common.host import Host
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.zookeeper_session import ZookeeperSession
@@ -45,6 +46,7 @@ def migrate_zookeeper(
         str | None,
         typer.Option("--release-version", "-r", help="Begin with the metadata.version of this release, such as 4.0"),
     ] = None,
+    tls_file: TlsConfigFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")] = False,
 ) -> None:
     """Turn a stopped cluster in ZooKeeper mode into a KRaft cluster
@@ -59,7 +61,10 @@ def migrate_zookeeper(
     if not directories:
         raise Failure("--log-dirs names no directory")
     with machine() as host:
-        tree, source = _read(host, connect, data_dir, data_log_dir, chroot)
+        if connect is None:
+            tree, source = _tree_of_files(host, data_dir, data_log_dir, chroot), f"{data_dir} below {chroot or '/'}"
+        else:
+            tree, source = _tree_of_server(connect, data_dir, chroot, tls_file), f"ZooKeeper at {connect}"
         migration = _migration(tree, level, source)
         plans = plan_directories(host, directories, migration.cluster_id, node_id)
         _show(migration, tree, plans, level)
@@ -87,15 +92,6 @@ def _metadata_version(release: str | None) -> int:
     return named.level
 
 
-def _read(
-    host: Host, connect: str | None, data_dir: Path | None, data_log_dir: Path | None, chroot: str
-) -> tuple[ZnodeTree, str]:
-    """Returns the tree, and the name of its source."""
-    if connect is not None:
-        return _tree_of_server(connect, data_dir, chroot), f"ZooKeeper at {connect}"
-    return _tree_of_files(host, data_dir, data_log_dir, chroot), f"{data_dir} below {chroot or '/'}"
-
-
 def _migration(tree: ZnodeTree, level: int, source: str) -> KRaftMigration:
     try:
         return kraft_migration(tree, level)
@@ -106,12 +102,12 @@ def _migration(tree: ZnodeTree, level: int, source: str) -> KRaftMigration:
         ) from error
 
 
-def _tree_of_server(connect: str, data_dir: Path | None, chroot: str) -> ZnodeTree:
+def _tree_of_server(connect: str, data_dir: Path | None, chroot: str, tls_file: Path | None) -> ZnodeTree:
     if data_dir is not None or chroot:
         raise Failure("--connect contains the chroot, and cannot be combined with --data-dir or --chroot")
     znodes: dict[str, Znode] = {}
     waiting = ["/"]
-    with ZookeeperSession(connect) as session:
+    with ZookeeperSession(connect, tls=tls_context(tls_file)) as session:
         while waiting:
             found = session.read_all(waiting)
             znodes |= {path: Znode(read.data, read.stat.version, read.stat.czxid) for path, read in found.items()}

@@ -16,12 +16,17 @@ import typer
 from barnabas.cli import output
 from barnabas.cli.contexts import choice
 from barnabas.cli.options import Json
+from barnabas.cli.zookeeper_tls import TlsConfigFile, tls_settings
+from barnabas.common import zookeeper_security
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Clock, FaultHandler, Links, Random, Timers
+from barnabas.common.settings import Settings
 from barnabas.common.types import uuid_to_text
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.server.host import ServerHost
+from barnabas.server.links import LoopLinks
+from barnabas.server.node_tls import use_zookeeper_tls
 from barnabas.znodes.kinds import codec_of
 from barnabas.znodes.znode_follower import Change, SeenZnode, ZnodeFollower
 from barnabas.znodes.znode_json import ZnodeError
@@ -53,6 +58,7 @@ def znodes(
             help="The ZooKeeper servers, as in zookeeper.connect; by default those of the cluster that `up` started",
         ),
     ] = None,
+    tls_file: TlsConfigFile = None,
 ) -> None:
     """Show znodes and their contents
 
@@ -66,7 +72,7 @@ def znodes(
         servers = parse_connect_string(_of_context() if zookeeper is None else zookeeper)
     except ConfigError as error:
         raise Failure(str(error)) from error
-    asyncio.run(_Viewer(servers, path, watch=watch, as_json=as_json).run())
+    asyncio.run(_Viewer(servers, path, tls_settings(tls_file), watch=watch, as_json=as_json).run())
 
 
 def _of_context() -> str:
@@ -105,9 +111,10 @@ class _Host:
 class _Viewer:
     """A run of the command; the listener of its client."""
 
-    def __init__(self, servers: ConnectString, path: str, *, watch: bool, as_json: bool) -> None:
+    def __init__(self, servers: ConnectString, path: str, tls: Settings | None, *, watch: bool, as_json: bool) -> None:
         self._servers = servers
         self._path = path
+        self._tls = tls
         self._watch = watch
         self._as_json = as_json
         #: The tree is printed; changes follow.
@@ -118,12 +125,14 @@ class _Viewer:
     async def run(self) -> None:
         machine = ServerHost(asyncio.get_running_loop())
         host = _Host(machine.clock, machine.timers, machine.random, machine.links, _Faults())
-        settings = ClientSettings(self._servers, _SESSION_TIMEOUT_MS, _WINDOW)
+        tls = None if self._tls is None else zookeeper_security.tls_name(self._tls)
+        settings = ClientSettings(self._servers, _SESSION_TIMEOUT_MS, _WINDOW, tls=tls)
         self._client = ZooKeeperClient(host, settings, self)
         self._follower = ZnodeFollower(
             self._client, self._path, watch=self._watch, on_change=self._on_change, on_settled=self._on_settled
         )
         try:
+            self._use_tls(machine.links)
             self._client.open()
             await self._connected()
             await self._done.wait()
@@ -132,6 +141,13 @@ class _Viewer:
             machine.close()
         if not self._follower.seen:
             raise Failure(f"there is no znode {self._path}")
+
+    def _use_tls(self, links: LoopLinks) -> None:
+        try:
+            if self._tls is not None:
+                use_zookeeper_tls(self._tls, links)
+        except ConfigError as error:
+            raise Failure(str(error)) from error
 
     async def _connected(self) -> None:
         try:

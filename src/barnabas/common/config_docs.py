@@ -425,6 +425,8 @@ ZOOKEEPER: Final[dict[str, str]] = {
     "leader.imbalance.per.broker.percentage": "The share of the partitions that prefer a broker as leader, in "
     "percent, that other brokers can lead before the controller moves the leadership back.",
     "reserved.broker.max.id": "The highest broker.id that a properties file can have; generated ones are above it.",
+    "zookeeper.clientCnxnSocket": "The class of Kafka's connections to ZooKeeper, with or without its package "
+    "org.apache.zookeeper: ClientCnxnSocketNetty, which TLS needs, or ClientCnxnSocketNIO.",
     "zookeeper.connect": "The ZooKeeper servers, as host:port,host:port/chroot. Setting this key chooses ZooKeeper "
     "mode.",
     "zookeeper.connection.timeout.ms": "How long the first connection to ZooKeeper can take, in milliseconds. If not "
@@ -432,6 +434,25 @@ ZOOKEEPER: Final[dict[str, str]] = {
     "zookeeper.max.in.flight.requests": "The maximum number of unanswered requests to ZooKeeper.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper waits for a heartbeat from a broker before it expires the "
     "broker's session, in milliseconds.",
+    "zookeeper.set.acl": "Whether only the creator of a znode can change it and read its secrets. The broker then "
+    "needs an identity in ZooKeeper: a certificate.",
+    "zookeeper.ssl.cipher.suites": "The cipher suites of connections to ZooKeeper, by their IANA names, separated by "
+    "commas. If not set, OpenSSL chooses.",
+    "zookeeper.ssl.client.enable": "Whether connections to ZooKeeper use TLS.",
+    "zookeeper.ssl.enabled.protocols": "The TLS versions for ZooKeeper: TLSv1.2, TLSv1.3 or both. If not set, the "
+    "value of zookeeper.ssl.protocol is used.",
+    "zookeeper.ssl.endpoint.identification.algorithm": "Whether the host name in zookeeper.connect is compared with "
+    "the server's certificate: https (in upper or lower case), or empty to compare nothing.",
+    "zookeeper.ssl.keystore.location": "The store with the private key and the certificate that the broker presents to "
+    "ZooKeeper.",
+    "zookeeper.ssl.keystore.password": "The password of the key store and of its key.",
+    "zookeeper.ssl.keystore.type": "The format of the key store: JKS, PKCS12 or PEM. If not set, the suffix of the "
+    "file name decides: .jks, .p12, .pfx or .pem.",
+    "zookeeper.ssl.protocol": "The TLS version for ZooKeeper: TLSv1.2, TLSv1.3, or TLS for both.",
+    "zookeeper.ssl.truststore.location": "The store with the certificates that verify ZooKeeper's certificate. If not "
+    "set, those of the system are used.",
+    "zookeeper.ssl.truststore.password": "The password of the trust store.",
+    "zookeeper.ssl.truststore.type": "The format of the trust store, as in zookeeper.ssl.keystore.type.",
 }
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
@@ -474,7 +495,7 @@ _REASONS_BY_PREFIX: Final = (
     (("sasl.oauthbearer.assertion.",), "has no effect: tokens by client assertions are not supported"),
     (("sasl.kerberos.",), _OWN_TICKETS),
     (("sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
-    (("password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
+    (("password.encoder.",), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
     (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _NOT_NEEDED),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from barnabas.common import zookeeper_security
 from barnabas.common.config_keys import invalid
 from barnabas.common.errors import ConfigError
 from barnabas.common.settings import Settings
@@ -37,9 +38,8 @@ def check(config: Settings) -> None:
             "true",
             "a running cluster cannot be migrated; stop it and use `barnabas migrate-zookeeper`",
         )
-    for key in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
-        if config.bool_of(key):
-            raise invalid(key, "true", "connections to ZooKeeper have neither TLS nor SASL; only false is allowed")
+    zookeeper_security.check(config)
+    config.warnings += zookeeper_security.warnings_of(config)
 
 
 def session_timeout_ms(config: Settings) -> int:

@@ -7,6 +7,7 @@ Brokers use the client of `barnabas.zookeeper.client`, which does not block.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -38,20 +39,21 @@ class Found(NamedTuple):
 
 
 class ZookeeperSession:
-    """A session, over one connection; `with` closes it. `connect` is `zookeeper.connect`, hosts and chroot.
+    """A session, over one connection; `with` closes it. `connect` is `zookeeper.connect`, hosts and chroot; without a
+    TLS context the connection is plain text.
 
     Raises:
         barnabas.embedded.failures.Failure: no server answers, or the session is refused.
     """
 
-    def __init__(self, connect: str, *, session_id: int = 0) -> None:
+    def __init__(self, connect: str, *, session_id: int = 0, tls: ssl.SSLContext | None = None) -> None:
         try:
             servers = parse_connect_string(connect)
         except ConfigError as error:
             raise Failure(str(error)) from error
         self._chroot = servers.chroot
         self._frames = FrameReader(_FRAME_BYTES_MAX)
-        self._socket = self._dial(servers.hosts)
+        self._socket = self._dial(servers.hosts, tls)
         self._received: deque[bytes] = deque()
         self._xid = 0
         password = password_of(session_id) if session_id else bytes(16)
@@ -66,11 +68,12 @@ class ZookeeperSession:
             raise Failure(f"ZooKeeper at {connect} refuses the session {session_id:#x}: it has expired")
 
     @staticmethod
-    def _dial(servers: Sequence[HostPort]) -> socket.socket:
+    def _dial(servers: Sequence[HostPort], tls: ssl.SSLContext | None) -> socket.socket:
         problem: OSError | None = None
         for server in servers:
             try:
-                return socket.create_connection(server, timeout=_TIMEOUT_S)
+                dialled = socket.create_connection(server, timeout=_TIMEOUT_S)
+                return dialled if tls is None else tls.wrap_socket(dialled, server_hostname=server.host)
             except OSError as error:
                 problem = error
         names = ",".join(map(str, servers))

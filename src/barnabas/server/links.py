@@ -225,14 +225,19 @@ class LoopLinks:
         self._loop = loop
         self._turns = turns
         self._contexts: ClientContexts | None = None
+        self._own_contexts: dict[str, ClientContexts] = {}
         self._failures = _Failures()
 
-    def use_tls(self, contexts: ClientContexts) -> None:
-        """Sets the contexts for links with TLS."""
-        self._contexts = contexts
+    def use_tls(self, contexts: ClientContexts, name: str | None = None) -> None:
+        """Sets the contexts for links with TLS; with a name, only for the links that give it."""
+        if name is None:
+            self._contexts = contexts
+        else:
+            self._own_contexts[name] = contexts
 
     def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         if tls is None:
             return DialledLink(self._loop, host, port, end, self._turns)
-        assert self._contexts is not None, "the node has no TLS contexts"
-        return DialledLink(self._loop, host, port, end, self._turns, self._contexts.client(tls), self._failures)
+        contexts = self._own_contexts.get(tls, self._contexts)
+        assert contexts is not None, "the node has no TLS contexts"
+        return DialledLink(self._loop, host, port, end, self._turns, contexts.client(tls), self._failures)

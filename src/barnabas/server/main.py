@@ -26,7 +26,7 @@ from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog
 from barnabas.server.memory import check_regularly, prepare, settle
 from barnabas.server.node_listeners import NodeListeners
-from barnabas.server.node_tls import NodeTls
+from barnabas.server.node_tls import NodeTls, use_zookeeper_tls
 from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
@@ -137,12 +137,13 @@ async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
     host = ServerHost(loop)
     set_background(Background(host.faults))
     listener_log = ListenerLog(host.clock)
+    zookeeper_tls = use_zookeeper_tls(options.config, host.links)
     broker = await _compose(host, options, listener_log, stop)
     if broker is None:
         host.close()
         return 0
     config = broker.config
-    tls = NodeTls(config, host.links)
+    tls = NodeTls(config, host.links, zookeeper_tls)
     listeners = NodeListeners(broker, host, listener_log, tls)
     exporter: Exporter | None = None
     try:

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from barnabas.common import zookeeper_security
 from barnabas.common.config import BrokerConfig
 from barnabas.common.endpoints import TLS_PROTOCOLS
+from barnabas.common.settings import Settings
 from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.links import LoopLinks
 
 _MODULE: Final = "barnabas.tls.node_contexts"
+_ZOOKEEPER_MODULE: Final = "barnabas.tls.zookeeper_contexts"
 
 if TYPE_CHECKING:
     from barnabas.tls.certificates import Certificate
     from barnabas.tls.node_contexts import NodeContexts
+    from barnabas.tls.zookeeper_contexts import ZooKeeperContexts
 
 
 class NodeTls:
     """The TLS contexts of a node; None until a listener needs them."""
 
-    def __init__(self, config: BrokerConfig, links: LoopLinks) -> None:
+    def __init__(self, config: BrokerConfig, links: LoopLinks, zookeeper: ZooKeeperContexts | None = None) -> None:
         """Loads what the configuration needs, and follows its changes. Raises ConfigError."""
         self._config = config
         self._links = links
         self._contexts: NodeContexts | None = None
+        self._zookeeper = zookeeper
         if tls_listeners(config):
             self._load()
         config.use_files(self._check, self._refresh)
@@ -69,9 +74,24 @@ class NodeTls:
         if self._contexts is not None:
             self._contexts.remove(listener)
 
-    def certificates(self) -> Iterable[tuple[str, Certificate]]:
-        """Returns the listeners with their certificates of this moment."""
-        return () if self._contexts is None else self._contexts.certificates()
+    def certificates(self) -> Iterator[tuple[str, Certificate]]:
+        """Yields the listeners, and the connections to ZooKeeper, with their certificates of this moment."""
+        if self._contexts is not None:
+            yield from self._contexts.certificates()
+        if self._zookeeper is not None:
+            yield from self._zookeeper.certificates()
+
+
+def use_zookeeper_tls(config: Settings, links: LoopLinks) -> ZooKeeperContexts | None:
+    """Loads the TLS contexts of connections to ZooKeeper and gives them to the links. Returns None if these connections
+    have no TLS. Raises ConfigError.
+    """
+    name = zookeeper_security.tls_name(config)
+    if name is None:
+        return None
+    made: ZooKeeperContexts = importlib.import_module(_ZOOKEEPER_MODULE).ZooKeeperContexts(config)
+    links.use_tls(made, name)
+    return made
 
 
 def _contexts_of(config: BrokerConfig) -> NodeContexts:

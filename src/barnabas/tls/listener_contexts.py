@@ -16,7 +16,7 @@ from barnabas.common.errors import ConfigError
 from barnabas.tls import pem, suites
 from barnabas.tls.alerts import ServerContext
 from barnabas.tls.certificates import Certificate, parse_certificate
-from barnabas.tls.listener_settings import ListenerSettings
+from barnabas.tls.listener_settings import ListenerSettings, Place
 from barnabas.tls.mapping_rules import MappingRules
 from barnabas.tls.stores import KeyEntry, modified_ns, read_keys, read_trusted
 
@@ -31,8 +31,8 @@ class ListenerContexts:
         """Reads the stores and creates the contexts. Raises ConfigError."""
         self.settings = settings
         self.files = files_of(settings)
-        self.keys = () if settings.key_store is None else read_keys(settings.listener, settings.key_store)
-        self._trusted = None if settings.trust_store is None else read_trusted(settings.listener, settings.trust_store)
+        self.keys = () if settings.key_store is None else read_keys(settings.place, settings.key_store)
+        self._trusted = None if settings.trust_store is None else read_trusted(settings.place, settings.trust_store)
         self.rules = MappingRules(settings.mapping_rules)
         self.client = self._client()
         self.server = self._server() if self.keys else None
@@ -71,7 +71,7 @@ class ListenerContexts:
                 context.load_verify_locations(cadata=b"".join(dict.fromkeys(self._trusted)))
             except (ssl.SSLError, ValueError) as error:
                 raise ConfigError(
-                    f"listener {settings.listener}: a certificate of the trust store is damaged: {error}"
+                    f"{settings.place.name}: a certificate of the trust store is damaged: {error}"
                 ) from None
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         for entry in self.keys:
@@ -79,7 +79,7 @@ class ListenerContexts:
                 _load(context, entry)
             except (ssl.SSLError, ValueError) as error:
                 raise ConfigError(
-                    f"listener {settings.listener}: the key of the key store cannot be used: {_reason(error)}"
+                    f"{settings.place.name}: the key of the key store cannot be used: {_reason(error, settings.place)}"
                 ) from None
 
     def _limit(self, context: ssl.SSLContext) -> None:
@@ -90,9 +90,10 @@ class ListenerContexts:
             possible = {ssl.TLSVersion.TLSv1_2: chosen.allows_tls12, ssl.TLSVersion.TLSv1_3: chosen.allows_tls13}
             versions = [each for each in versions if possible[each]]
             if not versions:
+                place, shown = self.settings.place, ",".join(self.settings.versions)
                 raise ConfigError(
-                    f"listener {self.settings.listener}: ssl.cipher.suites={','.join(self.settings.suites)} has no "
-                    f"suite for ssl.enabled.protocols={','.join(self.settings.versions)}"
+                    f"{place.name}: {place.key_prefix}ssl.cipher.suites={','.join(self.settings.suites)} has no suite "
+                    f"for {place.key_prefix}ssl.enabled.protocols={shown}"
                 )
             if chosen.openssl_list:
                 context.set_ciphers(chosen.openssl_list)
@@ -115,12 +116,12 @@ def _load(context: ssl.SSLContext, entry: KeyEntry) -> None:
         os.close(descriptor)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, place: Place) -> str:
     reason = getattr(error, "reason", None)
     if reason == "KEY_VALUES_MISMATCH":
         return "the private key does not belong to the first certificate of the chain"
     if reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ", None) or "PEM" in str(error):
-        return "the private key is damaged, or ssl.key.password is wrong"
+        return f"the private key is damaged, or {place.key_password} is wrong"
     return str(reason).lower().replace("_", " ")
 
 

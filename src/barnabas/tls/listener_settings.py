@@ -5,7 +5,7 @@ precedence. Refusals have Kafka's texts if Kafka refuses too. No error text cont
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.config_keys import LISTENER_PREFIX
@@ -41,11 +41,25 @@ class StoreSettings:
         return self.type == _PEM
 
 
+class Place(NamedTuple):
+    """The connections that settings are for, and the names of their keys, for the texts of errors."""
+
+    name: str
+    key_prefix: str = ""
+    #: The key with the password of a private key in PEM.
+    key_password: str = "ssl.key.password"
+
+    def refused(self, key: str, value: object, why: str) -> ConfigError:
+        """Returns the error for a setting; `value` is None if it is secret."""
+        shown = "" if value is None else f"={value}"
+        return ConfigError(f"{self.name}: {self.key_prefix}{key}{shown}: {why}")
+
+
 @dataclass(frozen=True)
 class ListenerSettings:
     """The TLS settings of a listener, checked as far as possible without reading files."""
 
-    listener: str
+    place: Place
     key_store: StoreSettings | None
     trust_store: StoreSettings | None
     client_auth: str
@@ -64,7 +78,7 @@ class ListenerSettings:
         if reader.text("ssl.engine.factory.class"):
             raise reader.refused("ssl.engine.factory.class", "Java classes cannot be loaded")
         return cls(
-            listener,
+            Place(f"listener {listener}"),
             _key_store(reader),
             _trust_store(reader),
             _client_auth(reader, config.security_protocol_of(listener)),

@@ -57,18 +57,7 @@ class NodeContexts:
     def _warn(self, listener: str, contexts: ListenerContexts) -> None:
         if listener in _served(self._config) and unused_client_auth(self._config, listener):
             log.warning("%s", SASL_CLIENT_AUTH_WARNING)
-        self._warn_if_expired(listener, contexts)
-
-    def _warn_if_expired(self, listener: str, contexts: ListenerContexts) -> None:
-        expired = contexts.expired(datetime.now(UTC))
-        if expired is not None:
-            log.warning(
-                "listener %s: the certificate of %s is valid from %s to %s only: peers will refuse it",
-                listener,
-                expired.subject,
-                expired.not_before.isoformat(),
-                expired.not_after.isoformat(),
-            )
+        warn_if_expired(contexts)
 
     def certificates(self) -> Iterator[tuple[str, Certificate]]:
         """Yields the listeners with their certificates of this moment."""
@@ -143,7 +132,7 @@ class NodeContexts:
                 log.error("the certificates of listener %s stay as they are: %s", name, error)
                 continue
             self._by_name[name] = made
-            self._warn_if_expired(name, made)
+            warn_if_expired(made)
             log.info("listener %s uses %s from now on", name, _described(made))
 
     def _compatible(self, name: str, settings: ListenerSettings) -> ListenerContexts:
@@ -156,6 +145,18 @@ class NodeContexts:
         if why is not None:
             raise ConfigError(_REFUSED + why)
         return made
+
+
+def warn_if_expired(contexts: ListenerContexts) -> None:
+    expired = contexts.expired(datetime.now(UTC))
+    if expired is not None:
+        log.warning(
+            "%s: the certificate of %s is valid from %s to %s only: peers will refuse it",
+            contexts.settings.place.name,
+            expired.subject,
+            expired.not_before.isoformat(),
+            expired.not_after.isoformat(),
+        )
 
 
 def _served(config: BrokerConfig) -> set[str]:

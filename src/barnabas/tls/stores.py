@@ -14,7 +14,7 @@ from typing import Any, Final
 from barnabas.common.errors import ConfigError
 from barnabas.tls import jks, pem
 from barnabas.tls.certificates import parse_certificate
-from barnabas.tls.listener_settings import StoreSettings
+from barnabas.tls.listener_settings import Place, StoreSettings
 
 _DER_BEGIN: Final = b"\x30"
 _JCEKS: Final = b"\xce\xce\xce\xce"
@@ -33,11 +33,11 @@ class KeyEntry:
     password: str | None = field(default=None, repr=False)
 
 
-def read_keys(listener: str, store: StoreSettings) -> tuple[KeyEntry, ...]:
+def read_keys(place: Place, store: StoreSettings) -> tuple[KeyEntry, ...]:
     """Returns the keys of a key store. Raises ConfigError if it has none or cannot be read."""
     if store.key_pem is not None:
-        return (_pem_key(_Words(listener, "ssl.keystore.key"), store.key_pem, store.certificates_pem or "", store),)
-    words = _Words(listener, "ssl.keystore.location", store.location)
+        return (_pem_key(_Words(place, "ssl.keystore.key"), store.key_pem, store.certificates_pem or "", store),)
+    words = _Words(place, "ssl.keystore.location", store.location)
     data = _content(words, store)
     if store.is_pem:
         text = data.decode("ascii", "replace")
@@ -52,11 +52,11 @@ def read_keys(listener: str, store: StoreSettings) -> tuple[KeyEntry, ...]:
     return found
 
 
-def read_trusted(listener: str, store: StoreSettings) -> tuple[bytes, ...]:
+def read_trusted(place: Place, store: StoreSettings) -> tuple[bytes, ...]:
     """Returns the certificates of a trust store. Raises ConfigError if it has none or cannot be read."""
     if store.certificates_pem is not None:
-        return _pem_certificates(_Words(listener, "ssl.truststore.certificates"), store.certificates_pem)
-    words = _Words(listener, "ssl.truststore.location", store.location)
+        return _pem_certificates(_Words(place, "ssl.truststore.certificates"), store.certificates_pem)
+    words = _Words(place, "ssl.truststore.location", store.location)
     data = _content(words, store)
     if store.is_pem:
         return _pem_certificates(words, data.decode("ascii", "replace"))
@@ -75,14 +75,15 @@ def read_trusted(listener: str, store: StoreSettings) -> tuple[bytes, ...]:
 
 
 class _Words:
-    """The parts of an error text: the listener, the configuration key, and its value unless that is secret."""
+    """The parts of an error text: the place, the configuration key, and its value unless that is secret."""
 
-    def __init__(self, listener: str, key: str, value: str | None = None) -> None:
-        self._listener = listener
-        self._what = key if value is None else f"{key}={value}"
+    def __init__(self, place: Place, key: str, value: str | None = None) -> None:
+        self.place = place
+        self._key = key
+        self._value = value
 
     def refused(self, why: str) -> ConfigError:
-        return ConfigError(f"listener {self._listener}: {self._what}: {why}")
+        return self.place.refused(self._key, self._value, why)
 
 
 def _content(words: _Words, store: StoreSettings) -> bytes:
@@ -115,7 +116,7 @@ def _pem_key(words: _Words, key_text: str, chain_text: str, store: StoreSettings
         raise words.refused(why)
     is_encrypted = keys[0].label.startswith("ENCRYPTED") or "ENCRYPTED" in keys[0].text
     if is_encrypted and store.key_password is None:
-        raise words.refused("the private key is encrypted: ssl.key.password is needed")
+        raise words.refused(f"the private key is encrypted: {words.place.key_password} is needed")
     return KeyEntry("kafka", _pem_certificates(words, chain_text), keys[0].text, store.key_password)
 
 

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.znodes import paths
+from barnabas.zookeeper.wire.records import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl
 
-#: ZooKeeper's permission bits.
-READ: Final = 1
-ALL: Final = 31
-
-
-class Access(NamedTuple):
-    """An entry of a znode's ACL: permission bits for an identity of a scheme."""
-
-    permissions: int
-    scheme: str
-    identity: str
-
-
-OPEN: Final = (Access(ALL, "world", "anyone"),)
-#: All permissions, for the client that created the znode; `auth` stands for the identities of the creator's session.
-CREATOR_ONLY: Final = (Access(ALL, "auth", ""),)
-CREATOR_WRITES: Final = (*CREATOR_ONLY, Access(READ, "world", "anyone"))
+#: All permissions for the identities of the creator's session, and reading for everybody.
+CREATOR_WRITES: Final = (*CREATOR_ALL_ACL, *READ_ACL)
 
 #: The znodes with secrets; every path with one of these prefixes is one of them, as in Kafka.
 _SENSITIVE: Final = (f"{paths.CONFIG}/users", f"{paths.CONFIG}/brokers", paths.TOKENS)
@@ -53,8 +39,8 @@ def is_sensitive(path: str) -> bool:
     return path.startswith(_SENSITIVE)
 
 
-def default_acls(path: str, *, secure: bool) -> tuple[Access, ...]:
-    """Returns the ACL that Kafka gives to a new znode; `secure` is `zookeeper.set.acl`."""
-    if not secure or path == paths.CONSUMERS:
-        return OPEN
-    return CREATOR_ONLY if is_sensitive(path) else CREATOR_WRITES
+def secure_acl(path: str) -> tuple[Acl, ...]:
+    """Returns the ACL that Kafka gives to a new znode with `zookeeper.set.acl=true`."""
+    if path == paths.CONSUMERS:
+        return OPEN_ACL
+    return CREATOR_ALL_ACL if is_sensitive(path) else CREATOR_WRITES

@@ -52,6 +52,13 @@ def test_the_cluster_id_that_is_there_counts() -> None:
     assert known(tree, MemoryHost()).cluster_id == "A" * 22
 
 
+def test_a_cluster_id_that_must_not_be_created_is_refused() -> None:
+    tree = MemoryTree()
+    tree.set("/cluster", b"")
+    tree.closed = frozenset({"/cluster"})
+    assert "/cluster/id cannot be created: NO_AUTH" in refused(tree, MemoryHost())
+
+
 def test_a_directory_of_another_cluster_is_refused() -> None:
     host = MemoryHost()
     known(MemoryTree(), host)

@@ -146,6 +146,15 @@ def test_an_address_of_another_broker_is_refused(tree: MemoryTree) -> None:
     assert tree.stat(paths.broker(2)) is None
 
 
+def test_a_registration_that_the_acl_forbids_is_refused(tree: MemoryTree) -> None:
+    tree.closed = frozenset({paths.BROKER_IDS})
+    node = Node(tree, MemoryHost())
+    node.register()
+    (found,) = node.found
+    assert isinstance(found, ConfigError)
+    assert "/brokers/ids/1 cannot be created: NO_AUTH: the ACL of /brokers/ids admits other identities" in str(found)
+
+
 def test_roots_that_are_missing_are_made_again() -> None:
     node = Node(MemoryTree(), MemoryHost())
     node.register()

@@ -14,7 +14,6 @@ from barnabas.common.errors import ConfigError
 from barnabas.simulation.host import MemoryHost
 from barnabas.zookeeper.client.store import LOST
 from barnabas.zookeeper.wire.codes import ErrorCode, EventType
-from barnabas.zookeeper.wire.records import Acl
 
 _TIMEOUT_MS = 7_000
 
@@ -30,7 +29,7 @@ class Client(MemoryClient):
     def open(self) -> None:
         self.opens += 1
 
-    def make_chroot(self, acl: tuple[Acl, ...], reply: Callable[[int], None]) -> None:
+    def make_chroot(self, reply: Callable[[int], None]) -> None:
         self.chroots.append(reply)
 
     def answer_chroot(self, error: int = ErrorCode.OK) -> None:

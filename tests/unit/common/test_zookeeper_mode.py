@@ -55,8 +55,6 @@ def test_every_key_has_the_default_of_kafka_3_9_1() -> None:
         ({"control_plane_listener_name": "CONTROL"}, "it must be one of the listeners (PLAINTEXT)"),
         ({"control_plane_listener_name": "PLAINTEXT"}, "it must not be the inter-broker listener"),
         ({"zookeeper_metadata_migration_enable": "true"}, "barnabas migrate-zookeeper"),
-        ({"zookeeper_set_acl": "true"}, "only false is allowed"),
-        ({"zookeeper_ssl_client_enable": "true"}, "only false is allowed"),
         ({"inter_broker_listener_name": "REPLICATION"}, "must be one of the broker's listeners (PLAINTEXT)"),
     ],
 )

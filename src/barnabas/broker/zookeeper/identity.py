@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnabas.broker.zookeeper.store_steps import Steps, make_path, make_roots, read
+from barnabas.broker.zookeeper.store_steps import Steps, make_path, make_roots, not_permitted, read
 from barnabas.common import zookeeper_mode
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
@@ -30,7 +30,7 @@ from barnabas.znodes import paths
 from barnabas.znodes.cluster_znodes import decode_cluster_id, encode_cluster_id
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import MultiReply, ZnodeStore
-from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
+from barnabas.zookeeper.wire.codes import ANY_VERSION, ErrorCode, OpCode
 from barnabas.zookeeper.wire.operations import Part
 from barnabas.zookeeper.wire.records import SetDataRequest, StatResponse
 
@@ -69,7 +69,9 @@ def _cluster_id(host: Host, store: ZnodeStore) -> Steps[str]:
         reply = yield from read(store, paths.CLUSTER_ID)
         if reply.znode is not None:
             return decode_cluster_id(paths.CLUSTER_ID, reply.znode.data)
-        yield from make_path(store, paths.CLUSTER_ID, encode_cluster_id(wanted))
+        error = yield from make_path(store, paths.CLUSTER_ID, encode_cluster_id(wanted))
+        if error == ErrorCode.NO_AUTH:
+            raise not_permitted(paths.CLUSTER_ID)
 
 
 def _directories(host: Host, config: BrokerConfig) -> dict[str, MetaProperties | None]:

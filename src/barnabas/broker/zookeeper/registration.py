@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from barnabas.broker.zookeeper.store_steps import Steps, make_roots, read
+from barnabas.broker.zookeeper.store_steps import Steps, make_roots, not_permitted, read
 from barnabas.common import zookeeper_mode
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
@@ -27,7 +27,7 @@ from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, MultiReply, ZnodeStore
 from barnabas.zookeeper.wire.codes import ANY_VERSION, CreateFlags, ErrorCode, EventType, OpCode
 from barnabas.zookeeper.wire.operations import Part
-from barnabas.zookeeper.wire.records import OPEN_ACL, CreateRequest, DeleteRequest, SetDataRequest, StatResponse
+from barnabas.zookeeper.wire.records import CreateRequest, DeleteRequest, SetDataRequest, StatResponse
 
 #: A server notices the end of a session some ticks late.
 _EXPIRY_GRACE_MS: Final = 4_000
@@ -67,9 +67,12 @@ class Registrar:
                 assert isinstance(registered, StatResponse), "setData is answered with a Stat"
                 return registered.stat.czxid
             assert reply.errors is not None, "the connection was not lost"
-            if reply.errors[reply.refused_part] == ErrorCode.NO_NODE:
+            error = reply.errors[reply.refused_part]
+            if error == ErrorCode.NO_NODE:
                 yield from make_roots(self._store)
                 continue
+            if error == ErrorCode.NO_AUTH:
+                return not_permitted(self._path)
             found: ExistsReply = yield lambda answered: self._store.exists(self._path, answered, watch=True)
             if found.stat is None:
                 continue
@@ -99,7 +102,7 @@ class Registrar:
             BrokerRegistration(self._endpoints, self._config.rack, timestamp_ms=self._host.clock.wall_ms())
         )
         return [
-            Part(OpCode.CREATE, CreateRequest(self._path, None, OPEN_ACL, CreateFlags.EPHEMERAL)),
+            Part(OpCode.CREATE, CreateRequest(self._path, None, None, CreateFlags.EPHEMERAL)),
             Part(OpCode.SET_DATA, SetDataRequest(self._path, data, 0)),
         ]
 

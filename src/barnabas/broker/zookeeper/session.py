@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 from barnabas.broker.zookeeper.identity import Identity, identify
 from barnabas.broker.zookeeper.store_steps import StoreSteps
-from barnabas.common import zookeeper_mode
+from barnabas.common import zookeeper_mode, zookeeper_security
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host, Timer
+from barnabas.znodes.znode_access import secure_acl
 from barnabas.zookeeper.client.hosts import parse_connect_string
 from barnabas.zookeeper.client.store import StoreListener
-from barnabas.zookeeper.client.zookeeper_client import ClientSettings, ZooKeeperClient
+from barnabas.zookeeper.client.zookeeper_client import ClientSettings, ZooKeeperClient, open_acl
 from barnabas.zookeeper.wire.codes import ErrorCode, EventType
-from barnabas.zookeeper.wire.records import OPEN_ACL
 
 
 class ZooKeeperSession:
@@ -33,8 +33,11 @@ class ZooKeeperSession:
             servers,
             zookeeper_mode.session_timeout_ms(config),
             config.int_of("zookeeper.max.in.flight.requests"),
+            tls=zookeeper_security.tls_name(config),
+            acl_of=secure_acl if zookeeper_security.sets_acls(config) else open_acl,
         )
         self._servers = str(servers)
+        self._checks = "" if settings.tls is None else ", the stores of zookeeper.ssl"
         self.store = ZooKeeperClient(host, settings, self)
         self.latency = self.store.latency
         self._listener: StoreListener | None = None
@@ -57,7 +60,8 @@ class ZooKeeperSession:
         self._end_identification(
             ConfigError(
                 f"ZooKeeper at {self._servers} did not answer within {timeout_ms} ms "
-                "(zookeeper.connection.timeout.ms): check zookeeper.connect, and that the servers are running"
+                f"(zookeeper.connection.timeout.ms): check zookeeper.connect{self._checks}, and that the servers are "
+                "running"
             )
         )
 
@@ -87,7 +91,7 @@ class ZooKeeperSession:
         if self._listener is not None:
             self._listener.session_opened(session_id)
         else:
-            self.store.make_chroot(OPEN_ACL, self._on_chroot)
+            self.store.make_chroot(self._on_chroot)
 
     def disconnected(self) -> None:
         if self._listener is not None:
@@ -99,7 +103,7 @@ class ZooKeeperSession:
         elif self._steps is not None:
             self._steps.resume()
         else:
-            self.store.make_chroot(OPEN_ACL, self._on_chroot)
+            self.store.make_chroot(self._on_chroot)
 
     def session_expired(self) -> None:
         if self._listener is not None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeVar
 
+from barnabas.common.errors import ConfigError
 from barnabas.znodes import paths
 from barnabas.zookeeper.client.store import CreateReply, ReadReply, ZnodeStore
 from barnabas.zookeeper.wire.codes import CreateFlags, ErrorCode
-from barnabas.zookeeper.wire.records import OPEN_ACL
 
 
 class Reply(Protocol):
@@ -106,7 +106,7 @@ def read(store: ZnodeStore, path: str, *, watch: bool = False) -> Steps[ReadRepl
 
 
 def create(store: ZnodeStore, path: str, data: bytes | None, flags: int = CreateFlags.PERSISTENT) -> Steps[CreateReply]:
-    reply: CreateReply = yield lambda answered: store.create(path, data, flags, OPEN_ACL, answered)
+    reply: CreateReply = yield lambda answered: store.create(path, data, flags, None, answered)
     return reply
 
 
@@ -117,6 +117,14 @@ def make_path(store: ZnodeStore, path: str, data: bytes | None = None) -> Steps[
         yield from make_path(store, path.rpartition("/")[0])
         reply = yield from create(store, path, data)
     return reply.error
+
+
+def not_permitted(path: str) -> ConfigError:
+    """Returns the error for a znode that this broker must have, and must not create."""
+    return ConfigError(
+        f"{path} cannot be created: NO_AUTH: the ACL of {path.rpartition('/')[0]} admits other identities only; where "
+        "zookeeper.set.acl is true, the certificates of all brokers have the same subject"
+    )
 
 
 def make_roots(store: ZnodeStore) -> Steps[None]:

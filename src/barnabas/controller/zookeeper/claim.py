@@ -27,7 +27,6 @@ from barnabas.znodes.cluster_znodes import (
 )
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import MultiReply, ReadReply, ZnodeContent, ZnodeStore
-from barnabas.zookeeper.wire.records import OPEN_ACL, Acl
 
 #: The content of `/controller_epoch` before the first controller of a cluster.
 _FIRST_EPOCH: Final = 0
@@ -60,12 +59,10 @@ class Claim:
         store: ZnodeStore,
         registration: ControllerRegistration,
         done: Callable[[Claimed], None],
-        acl: tuple[Acl, ...] = OPEN_ACL,
     ) -> None:
         self._store = store
         self._registration = registration
         self._done = done
-        self._acl = acl
         self._wanted = Won(-1, -1)
         self._next_step: Callable[[], None] = self._read_epoch
         self._is_closed = False
@@ -90,7 +87,7 @@ class Claim:
         if self._is_closed or reply.is_lost:
             return
         if reply.znode is None:
-            first = create(paths.CONTROLLER_EPOCH, encode_controller_epoch(_FIRST_EPOCH), self._acl)
+            first = create(paths.CONTROLLER_EPOCH, encode_controller_epoch(_FIRST_EPOCH))
             self._store.multi([first.part()], self._on_epoch_created)
             return
         try:
@@ -100,7 +97,7 @@ class Claim:
             return
         self._wanted = Won(epoch + 1, reply.znode.version + 1)
         self._next_step = self._read_back
-        controller = create(paths.CONTROLLER, encode_controller(self._registration), self._acl)
+        controller = create(paths.CONTROLLER, encode_controller(self._registration))
         raised = set_data(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch + 1), reply.znode.version)
         parts = [controller._replace(is_ephemeral=True).part(), raised.part()]
         self._store.multi(parts, self._on_claimed)

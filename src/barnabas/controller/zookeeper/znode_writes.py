@@ -7,14 +7,7 @@ from typing import Final, NamedTuple
 from barnabas.zookeeper.client.store import ZnodeContent
 from barnabas.zookeeper.wire.codes import ANY_VERSION, CreateFlags, OpCode
 from barnabas.zookeeper.wire.operations import Part
-from barnabas.zookeeper.wire.records import (
-    OPEN_ACL,
-    Acl,
-    CheckVersionRequest,
-    CreateRequest,
-    DeleteRequest,
-    SetDataRequest,
-)
+from barnabas.zookeeper.wire.records import CheckVersionRequest, CreateRequest, DeleteRequest, SetDataRequest
 
 
 class ZnodeWrite(NamedTuple):
@@ -24,7 +17,6 @@ class ZnodeWrite(NamedTuple):
     path: str
     data: bytes | None = None
     version: int = ANY_VERSION
-    acl: tuple[Acl, ...] = OPEN_ACL
     #: Whether a creation makes an ephemeral znode, which ends with the session.
     is_ephemeral: bool = False
     #: Whether the content is meant for the znode that exists as well as for a new one.
@@ -38,7 +30,7 @@ class ZnodeWrite(NamedTuple):
     def part(self) -> Part:
         if self.op is OpCode.CREATE:
             flags = CreateFlags.EPHEMERAL if self.is_ephemeral else CreateFlags.PERSISTENT
-            return Part(self.op, CreateRequest(self.path, self.data, self.acl, flags))
+            return Part(self.op, CreateRequest(self.path, self.data, None, flags))
         if self.op is OpCode.SET_DATA:
             return Part(self.op, SetDataRequest(self.path, self.data, self.version))
         assert self.op is OpCode.DELETE, self.op
@@ -65,8 +57,8 @@ class ZnodeWrite(NamedTuple):
 _OVERHEAD_BYTES: Final = 64
 
 
-def create(path: str, data: bytes | None = None, acl: tuple[Acl, ...] = OPEN_ACL) -> ZnodeWrite:
-    return ZnodeWrite(OpCode.CREATE, path, data, acl=acl)
+def create(path: str, data: bytes | None = None) -> ZnodeWrite:
+    return ZnodeWrite(OpCode.CREATE, path, data)
 
 
 def set_data(path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeWrite:

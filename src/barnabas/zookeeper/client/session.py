@@ -120,6 +120,7 @@ class Session:
         timeout_ms: int,
         user: SessionUser,
         credentials: Sequence[Credentials] = (),
+        tls: str | None = None,
     ) -> None:
         assert timeout_ms > 0
         self._host = host
@@ -127,6 +128,7 @@ class Session:
         self._wanted_timeout_ms = timeout_ms
         self._user = user
         self._credentials = list(credentials)
+        self._tls = tls
         self._automaton = Automaton(TRANSITIONS, SessionState.CLOSED)
         self._end: _End | None = None
         self._timer: Timer | None = None
@@ -180,7 +182,7 @@ class Session:
         server = self._servers.next()
         self._dials += 1
         self._end = end = _End(self, server)
-        end.dial(self._host.links)
+        end.dial(self._host.links, self._tls)
         self._arm(self._connect_timeout_ms, self._on_connect_timeout)
 
     @property
@@ -348,8 +350,8 @@ class _End:
         self._frames = FrameReader(_ANSWER_BYTES_MAX)
         self.last_heard_ms = 0
 
-    def dial(self, links: Links) -> None:
-        self.link = links.dial(self.server.host, self.server.port, self)
+    def dial(self, links: Links, tls: str | None) -> None:
+        self.link = links.dial(self.server.host, self.server.port, self, tls)
 
     @property
     def _is_current(self) -> bool:

@@ -7,6 +7,8 @@ next connection of the session, and are lost if there is none.
 
 Watches are one-shot, as in ZooKeeper: a read arms one, `StoreListener.changed` delivers it once, and the client sets it
 again after a reconnect. All of them end with the session: `session_expired` also means that everything is read again.
+
+A creation without an ACL gets the one that the client has for its path.
 """
 
 from __future__ import annotations
@@ -137,7 +139,12 @@ class ZnodeStore(Protocol):
         """
 
     def create(
-        self, path: str, data: bytes | None, flags: int, acl: tuple[Acl, ...], reply: Callable[[CreateReply], None]
+        self,
+        path: str,
+        data: bytes | None,
+        flags: int,
+        acl: tuple[Acl, ...] | None,
+        reply: Callable[[CreateReply], None],
     ) -> None:
         """Creates one znode; `flags` are `CreateFlags`."""
 

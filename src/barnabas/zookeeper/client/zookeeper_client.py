@@ -27,6 +27,11 @@ _EVENT_TYPES: Final = frozenset(int(event) for event in EventType)
 _EXISTS_OR_NOT: Final = (ErrorCode.OK, ErrorCode.NO_NODE)
 
 
+def open_acl(path: str) -> tuple[r.Acl, ...]:
+    """Returns the ACL of a znode that everybody can read and change."""
+    return r.OPEN_ACL
+
+
 class ClientSettings(NamedTuple):
     """The servers of a client, and the parameters of its sessions. The default times and the default window are
     Kafka's.
@@ -39,6 +44,10 @@ class ClientSettings(NamedTuple):
     #: `jute.maxbuffer`
     frame_bytes_max: int = 0xFFFFF
     credentials: tuple[Credentials, ...] = ()
+    #: The name of the TLS contexts of its links (`common.host.Links.dial`); None means plain text.
+    tls: str | None = None
+    #: Returns the ACL for a path of the client that is created without one.
+    acl_of: Callable[[str], tuple[r.Acl, ...]] = open_acl
 
 
 class ZooKeeperClient:
@@ -50,7 +59,10 @@ class ZooKeeperClient:
         self._chroot = settings.servers.chroot
         self._requests = Requests(settings.window, settings.frame_bytes_max)
         self._watches = Watches()
-        self._session = Session(host, settings.servers.hosts, settings.session_timeout_ms, self, settings.credentials)
+        self._acl_of = settings.acl_of
+        self._session = Session(
+            host, settings.servers.hosts, settings.session_timeout_ms, self, settings.credentials, settings.tls
+        )
         #: The times from a request to its answer, or to its loss.
         self.latency = TimeBuckets()
         self._will_flush = False
@@ -85,7 +97,7 @@ class ZooKeeperClient:
     # -- store.ZnodeStore
 
     def multi(self, parts: Sequence[Part], reply: Callable[[store.MultiReply], None]) -> None:
-        on_server = tuple(Part(part.type, self._chroot.request(part.record)) for part in parts)
+        on_server = tuple(Part(part.type, self._chroot.request(self._with_acl(part.record))) for part in parts)
 
         def done(error: int, response: Record) -> None:
             if error == store.LOST:
@@ -138,17 +150,24 @@ class ZooKeeperClient:
         path: str,
         data: bytes | None,
         flags: int,
-        acl: tuple[r.Acl, ...],
+        acl: tuple[r.Acl, ...] | None,
         reply: Callable[[store.CreateReply], None],
     ) -> None:
         def done(error: int, response: Record) -> None:
             reply(store.CreateReply(response.path if isinstance(response, r.PathResponse) else "", error))
 
-        self._call(OpCode.CREATE, r.CreateRequest(self._chroot.on_server(path), data, acl, flags), done)
+        request = self._with_acl(r.CreateRequest(path, data, acl, flags))
+        self._call(OpCode.CREATE, self._chroot.request(request), done)
+
+    def _with_acl(self, record: Record) -> Record:
+        """Returns the request with an ACL, if it creates a znode."""
+        if isinstance(record, r.CreateRequest) and record.acl is None:
+            return record._replace(acl=self._acl_of(record.path))
+        return record
 
     # -- beyond the port
 
-    def make_chroot(self, acl: tuple[r.Acl, ...], reply: Callable[[int], None]) -> None:
+    def make_chroot(self, reply: Callable[[int], None]) -> None:
         """Creates the chroot and its parents where they are missing. The reply is an error code; it is 0 even if all of
         them existed.
         """
@@ -162,7 +181,8 @@ class ZooKeeperClient:
                 if is_last:
                     reply(ErrorCode.OK if error == ErrorCode.NODE_EXISTS else error)
 
-            self._call(OpCode.CREATE, r.CreateRequest(path, None, acl, CreateFlags.PERSISTENT), done)
+            request = self._with_acl(r.CreateRequest(path, None, None, CreateFlags.PERSISTENT))
+            self._call(OpCode.CREATE, request, done)
 
     def _call(self, op: OpCode, record: Record, done: Done) -> None:
         """Makes a request, which waits until the session, or the next one, is connected."""

@@ -93,8 +93,8 @@ def test_below_a_chroot_all_paths_are_the_clients() -> None:
     outside = JoinedClient(world).opened()
     c = client.client
     assert client.ask(c.create, "/t", b"", 0, r.OPEN_ACL).error == ErrorCode.NO_NODE
-    assert client.ask(c.make_chroot, r.OPEN_ACL) == 0
-    assert client.ask(c.make_chroot, r.OPEN_ACL) == 0, "it is there"
+    assert client.ask(c.make_chroot) == 0
+    assert client.ask(c.make_chroot) == 0, "it is there"
     assert client.ask(c.create, "/t", b"1", 0, r.OPEN_ACL).path == "/t"
     assert client.ask(c.multi, [create_part("/u"), set_part("/t", b"2")]).results[0] == r.PathResponse("/u")
     assert sorted(client.ask(c.children, "/").names) == ["t", "u"]
@@ -106,13 +106,42 @@ def test_below_a_chroot_all_paths_are_the_clients() -> None:
     assert client.listener.take() == ["/t NODE_DATA_CHANGED", "/ NODE_CHILDREN_CHANGED"]
 
 
+def test_a_creation_without_an_acl_gets_that_of_the_clients_path() -> None:
+    secret, plain = (r.Acl(31, r.Id("digest", "me:x")),), r.READ_ACL + r.OPEN_ACL
+    world = World()
+    settings = {"acl_of": lambda path: secret if path.startswith("/secret") else plain}
+    client = JoinedClient(world, "one/k", settings=settings).opened()
+    c = client.client
+    assert client.ask(c.make_chroot) == 0
+    assert client.ask(c.create, "/secret", b"", 0, None).path == "/secret"
+    assert client.ask(c.create, "/open", b"", 0, r.OPEN_ACL).path == "/open"
+    parts = [create_part("/given"), Part(OpCode.CREATE, r.CreateRequest("/chosen", b"", None, 0))]
+    assert client.ask(c.multi, parts).refused_part is None
+    found = {path: node.acl for path, node in world.server.database.tree.walk("/k")}
+    assert found == {
+        "/k": plain,
+        "/k/secret": secret,
+        "/k/open": r.OPEN_ACL,
+        "/k/given": r.OPEN_ACL,
+        "/k/chosen": plain,
+    }
+
+
+def test_every_dial_names_the_tls_contexts() -> None:
+    client = JoinedClient(World(), settings={"tls": "zookeeper"}).opened()
+    client.links.wire.end_by_server()
+    client.run(3_000)
+    assert client.listener.take() == ["disconnected", "reconnected"]
+    assert client.links.tls == ["zookeeper", "zookeeper"]
+
+
 def test_a_chroot_that_may_not_be_made_is_an_error() -> None:
     world = World()
     admin = JoinedClient(world).opened()
     admin.ask(admin.client.create, "/k", b"", 0, r.READ_ACL)
     client = JoinedClient(world, "one/k/a").opened()
-    assert client.ask(client.client.make_chroot, r.OPEN_ACL) == ErrorCode.NO_AUTH
-    assert admin.ask(admin.client.make_chroot, r.OPEN_ACL) == 0, "the root is always there"
+    assert client.ask(client.client.make_chroot) == ErrorCode.NO_AUTH
+    assert admin.ask(admin.client.make_chroot) == 0, "the root is always there"
 
 
 def order_of_replies(client: JoinedClient, count: int) -> list[int]:
