@@ -205,7 +205,7 @@ def test_one_move_is_cancelled_and_the_others_run_on(console: RunningConsole, ph
 def test_all_moves_are_cancelled_those_between_directories_too(
     console: RunningConsole, phantom: PhantomCluster
 ) -> None:
-    """They are looked for: another tool has begun this one."""
+    """The cancellation of all looks for moves: another tool has begun this one."""
     _begin_elsewhere(phantom, TOPIC, 0, _replicas(phantom)[2])
     answer = console.post("actions/cancel-moves", {}).json
     assert (answer["ok"], answer["text"]) == (True, "1 move cancelled")

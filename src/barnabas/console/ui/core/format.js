@@ -28,6 +28,11 @@ export function rate(value) {
   return `${value >= 100 ? number.format(Math.round(value)) : Number(value.toFixed(1))}/s`;
 }
 
+/** Returns a number of bytes for each second. @param {number|null|undefined} value */
+export function byteRate(value) {
+  return value === null || value === undefined ? UNKNOWN : `${bytes(value)}/s`;
+}
+
 /** @param {number|null|undefined} ms */
 export function duration(ms) {
   if (ms === null || ms === undefined) return UNKNOWN;
