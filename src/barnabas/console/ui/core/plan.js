@@ -50,9 +50,9 @@ export function planRow({ topic, partition, replicas, log_dirs }) {
   return { topic, partition, replicas, log_dirs: log_dirs ?? replicas.map(() => ANY) };
 }
 
-/** Returns the directories that a row names, with their brokers. @param {PlanRow} row */
-export function directoriesOf(row) {
-  return (row.log_dirs ?? []).flatMap((path, place) => (path === ANY ? [] : [`broker ${row.replicas[place]}: ${path}`]));
+/** Returns the directories that a row names, with their brokers. @param {PlanRow} row @param {(path: string) => string} [shown] */
+export function directoriesOf(row, shown = (path) => path) {
+  return (row.log_dirs ?? []).flatMap((path, place) => (path === ANY ? [] : [`broker ${row.replicas[place]}: ${shown(path)}`]));
 }
 
 /** @param {PlanRow[]} rows */

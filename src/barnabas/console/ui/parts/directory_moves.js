@@ -3,7 +3,7 @@ import { html } from '../core/html.js';
 import { can, get } from '../core/api.js';
 import { param } from '../core/url.js';
 import { directoriesOf, setPlan } from '../core/plan.js';
-import { bytes, byteRate, count } from '../core/format.js';
+import { bytes, byteRate, count, pathEnd } from '../core/format.js';
 import { ActionDialog } from './action_dialog.js';
 import { BrokerLink, PartitionLink } from './badges.js';
 import { CancelMove, End } from './move_cells.js';
@@ -20,11 +20,11 @@ export function BetweenDirectories({ data, reload }) {
       keyOf=${(/** @type {DirectoryMove} */ row) => `${row.topic}-${row.partition}-${row.broker}`} columns=${[
         { key: 'name', title: 'Partition', cell: (/** @type {DirectoryMove} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
         { key: 'broker', title: 'Broker', width: 70, cell: (/** @type {DirectoryMove} */ row) => html`<${BrokerLink} id=${row.broker} />` },
-        { key: 'from', title: 'From', width: 200, isWide: true, cell: (/** @type {DirectoryMove} */ row) => html`<span class="code" title=${row.from}>${row.from ?? '–'}</span>` },
-        { key: 'to', title: 'To', width: 200, cell: (/** @type {DirectoryMove} */ row) => html`<span class="code" title=${row.to}>${row.to}</span>` },
-        { key: 'left', title: 'Left', width: 90, align: /** @type {const} */ ('end'), cell: (/** @type {DirectoryMove} */ row) => bytes(row.left_bytes) },
+        { key: 'from', title: 'From', width: 180, isWide: true, cell: (/** @type {DirectoryMove} */ row) => html`<span class="code" title=${row.from}>${pathEnd(row.from)}</span>` },
+        { key: 'to', title: 'To', width: 180, cell: (/** @type {DirectoryMove} */ row) => html`<span class="code" title=${row.to}>${pathEnd(row.to)}</span>` },
+        { key: 'left', title: 'Left', width: 80, align: /** @type {const} */ ('end'), cell: (/** @type {DirectoryMove} */ row) => bytes(row.left_bytes) },
         { key: 'rate', title: 'Rate', width: 90, align: /** @type {const} */ ('end'), isWide: true, cell: (/** @type {DirectoryMove} */ row) => byteRate(row.rate) },
-        { key: 'end', title: 'Ends', width: 120, cell: (/** @type {DirectoryMove} */ row) => html`<${End} time=${row.end_ms} left=${row.left_bytes} whenDone="ends soon" />` },
+        { key: 'end', title: 'Ends', width: 100, cell: (/** @type {DirectoryMove} */ row) => html`<${End} time=${row.end_ms} left=${row.left_bytes} whenDone="ends soon" />` },
         ...(can('admin') ? [{ key: 'cancel', title: 'Action', width: 90, cell: (/** @type {DirectoryMove} */ row) =>
           html`<${CancelMove} name=${`${row.topic}-${row.partition} on broker ${row.broker}`} move=${{ topic: row.topic, partition: row.partition, broker: row.broker }} reload=${reload} />` }] : []),
       ]} />`}

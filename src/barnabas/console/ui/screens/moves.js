@@ -6,7 +6,7 @@ import { useNow, useRoute } from '../core/data.js';
 import { openStream } from '../core/live.js';
 import { atMs, param } from '../core/url.js';
 import { asFile, directoriesOf, parsePlan, plan, planRow, planText, setPlan } from '../core/plan.js';
-import { bytes, byteRate, count, plural, brokers as listed } from '../core/format.js';
+import { bytes, byteRate, count, pathEnd, plural, brokers as listed } from '../core/format.js';
 import { texts } from '../core/texts.js';
 import { BrokerLink, PartitionLink } from '../parts/badges.js';
 import { Table } from '../parts/table.js';
@@ -119,7 +119,7 @@ function PlanPanel({ data, reload }) {
         { key: 'name', title: 'Partition', cell: (/** @type {PlanRow} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
         { key: 'before', title: 'Replicas before', width: 150, cell: (/** @type {PlanRow} */ row) => (row.before ? listed(row.before) : '–') },
         { key: 'after', title: 'Replicas then', width: 150, cell: (/** @type {PlanRow} */ row) => listed(row.replicas) },
-        ...(namesDirectories ? [{ key: 'directories', title: 'Log directories', width: 230, cell: (/** @type {PlanRow} */ row) => html`<span class="code" title=${directoriesOf(row).join(', ')}>${directoriesOf(row).join(', ') || 'any'}</span>` }] : []),
+        ...(namesDirectories ? [{ key: 'directories', title: 'Log directories', width: 230, cell: (/** @type {PlanRow} */ row) => html`<span class="code" title=${directoriesOf(row).join(', ')}>${directoriesOf(row, pathEnd).join(', ') || 'any'}</span>` }] : []),
         { key: 'bytes', title: 'To copy', width: 110, align: /** @type {const} */ ('end'), isWide: true, cell: (/** @type {PlanRow} */ row) => (row.bytes === undefined ? '–' : bytes(row.bytes)) },
         { key: 'state', title: 'State', width: 110, cell: (/** @type {PlanRow} */ row) => (running.has(`${row.topic}-${row.partition}`) ? 'running' : 'not running') },
       ]} />
