@@ -29,7 +29,7 @@ TALL = (1180, 900)
 BYTES_MAX = 150_000
 PAYMENTS, PARCELS = "payments", "parcels"
 #: Records of the topic that moves, and their size: some seconds with the throttle of the picture.
-PARCEL_RECORDS, PARCEL_BYTES, THROTTLE = 60, 100_000, "50000"
+PARCEL_RECORDS, PARCEL_BYTES, THROTTLE = 120, 100_000, "50000"
 
 
 @pytest.fixture
