@@ -107,9 +107,10 @@ def test_verify_knows_directories_and_ends_the_throttle(console: RunningConsole,
     def verify(*, is_dry: bool) -> Any:
         return console.post("actions/verify-moves", {"partitions": [row], "dry_run": is_dry}).json
 
+    where = f"in /data/{broker} rather than /data/{broker}-1"
     assert verify(is_dry=True)["plan"][:2] == [
         "1 not complete",
-        f"{TOPIC}-0 on broker {broker}: in /data/{broker} rather than /data/{broker}-1, and no move to it is in progress",
+        f"{TOPIC}-0 on broker {broker}: {where}, and no move to it is in progress",
     ]
     assert console.post("actions/reassign", body).json["ok"]
     assert verify(is_dry=False)["text"] == "1 running"

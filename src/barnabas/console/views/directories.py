@@ -35,7 +35,7 @@ class Space(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Where a replica is, and where it moves to."""
+    """The log directory of a replica, and the one that it moves to."""
 
     path: str | None = None
     size_bytes: int = 0
@@ -44,7 +44,7 @@ class Located(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The log directories of a broker, and where some of its replicas are."""
+    """The log directories of a broker, and the places of some of its replicas."""
 
     directories: dict[str, Space]
     replicas: dict[Key, Located]
