@@ -28,9 +28,31 @@ def client(cluster: EmbeddedCluster) -> Client:
     return Client(cluster.bootstrap)
 
 
-def _fill(client: Client, console: RunningConsole, name: str, partitions: int = 1) -> list[list[int]]:
-    """Creates a topic with one replica and megabytes of records. Returns its replicas."""
-    client.admin.create_topics([NewTopic(name, partitions, 1)])[name].result(15)
+def _second_directory(cluster: EmbeddedCluster, console: RunningConsole) -> Path:
+    """Starts broker 1 again with a second log directory, in which it would create all new replicas. Returns it."""
+    file = Path(cluster.directory) / "broker-1" / "server.properties"
+    found = file.parent / "data-2"
+    cluster.stop(1)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = [f"{line},{found}" if line.startswith("log.dirs=") else line for line in lines]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    cluster.start_again(1)
+    console.until(lambda: len(console.get("broker", id=1)["directories"] or ()) == 2, "the broker has two directories")
+    return found
+
+
+def _fill(
+    client: Client, console: RunningConsole, name: str, partitions: int = 1, at: list[int] | None = None
+) -> list[list[int]]:
+    """Creates a topic with one replica, `at` this broker if one is named, and megabytes of records. Returns its
+    replicas.
+    """
+    topic = (
+        NewTopic(name, partitions, 1)
+        if at is None
+        else NewTopic(name, partitions, replica_assignment=[at] * partitions)
+    )
+    client.admin.create_topics([topic])[name].result(15)
     producer = Producer({"bootstrap.servers": client.bootstrap, "compression.type": "none"})
     for number in range(_RECORDS):
         producer.produce(name, _RECORD, partition=number % partitions)
@@ -106,6 +128,71 @@ def test_a_move_is_cancelled_and_its_throttle_ends(visit: Visit, client: Client,
     until("the move is gone", lambda: client.replicas("stays") == before)
     expect(page.get_by_role("region", name="Running moves").first).to_contain_text("No replica moves now")
     assert client.config(ResourceType.TOPIC, "stays", "leader.replication.throttled.replicas") == ""
+
+
+def test_one_of_two_moves_is_cancelled(visit: Visit, client: Client, console: RunningConsole) -> None:
+    before = _fill(client, console, "pair", partitions=2, at=[1])
+    page = visit.open("/moves")
+    page.get_by_role("button", name="Open a plan").click()
+    rows = [{"topic": "pair", "partition": partition, "replicas": [2]} for partition in range(2)]
+    go_through(page, "Open a plan", "Take the plan", JSON=json.dumps({"version": 1, "partitions": rows}))
+    page.get_by_role("button", name="Execute").click()
+    go_through(page, "Execute the plan", "Begin the moves", Throttle="100000")
+    expect(rows_of(page, "Running moves")).to_have_count(2)
+    page.get_by_role("button", name="Cancel the move of pair-0").click()
+    plan = go_through(page, "Cancel the move of pair-0", "Cancel the move")
+    assert f"pair-0: replicas stay {before[0]}" in plan
+    assert "pair-1" not in plan
+    expect(rows_of(page, "Running moves")).to_have_count(1)
+    expect(rows_of(page, "Running moves")).to_contain_text("pair-1")
+    assert client.config(ResourceType.TOPIC, "pair", "leader.replication.throttled.replicas") != "", "one move runs"
+    page.get_by_role("button", name="Throttle", exact=True).click()
+    go_through(page, "Throttle the moves that run", "Set the throttle", Bytes_a_second="50000000")
+    until("the other move ends", lambda: client.replicas("pair") == [[1], [2]], within_s=60)
+
+
+def test_replicas_move_between_the_directories_of_a_broker(
+    visit: Visit, client: Client, cluster: EmbeddedCluster, console: RunningConsole
+) -> None:
+    _fill(client, console, "carried", partitions=2, at=[1])
+    second_directory = _second_directory(cluster, console)
+    page = visit.open("/broker?id=1&tab=directories")
+    page.get_by_role("link", name="Move its replicas").first.click()
+    plan = go_through(
+        page,
+        "Plan moves between log directories",
+        "Take the plan",
+        To_directory=str(second_directory),
+        Topics="carried",
+    )
+    assert f"carried-0: broker 1: {second_directory}" in plan
+    planned = rows_of(page, "Planned moves")
+    expect(planned).to_have_count(2)
+    expect(planned.first).to_contain_text("broker-1/data-2")
+    page.get_by_role("button", name="Execute").click()
+    plan = go_through(page, "Execute the plan", "Begin the moves", Throttle_between_log_directories="100000")
+    assert f"-> {second_directory}" in plan
+    assert "at most 100,000 bytes a second are copied between log directories" in plan
+    running = rows_of(page, "Moves between log directories")
+    expect(running).to_have_count(2)
+    expect(page.get_by_role("region", name="Summary")).to_contain_text("100 kB/s between directories")
+    assert axe_violations(page) == []
+
+    page.get_by_role("button", name="Cancel the move of carried-1 on broker 1").click()
+    plan = go_through(page, "Cancel the move of carried-1 on broker 1", "Cancel the move")
+    assert "carried-1 on broker 1: stays in" in plan
+    expect(running).to_have_count(1)
+    expect(running).to_contain_text("carried-0")
+    page.get_by_role("button", name="Throttle", exact=True).click()
+    go_through(page, "Throttle the moves that run", "Set the throttle", Between_log_directories="50000000")
+    until("the replica is in the other directory", (second_directory / "carried-0").exists, within_s=60)
+    assert not (second_directory / "carried-1").exists()
+    expect(running).to_have_count(0, timeout=10_000)
+    page.get_by_role("button", name="Verify").click()
+    plan = go_through(page, "Verify the plan", "Remove the throttles")
+    assert "1 complete, 1 not complete" in plan
+    assert f"rather than {second_directory}, and no move to it is in progress" in plan
+    assert client.offsets("carried", 0) == (0, _RECORDS // 2), "the records are there"
 
 
 def test_a_topic_gets_more_and_fewer_replicas(visit: Visit, client: Client, console: RunningConsole) -> None:

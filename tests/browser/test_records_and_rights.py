@@ -4,6 +4,7 @@ cluster with an authorizer.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -103,6 +104,9 @@ def test_a_tail_shows_what_is_written_in_the_same_page(visit: Visit) -> None:
     expect(rows.first).to_contain_text('{"hello": "<b>you</b>"}')
     expect(rows.first).to_contain_text("2 headers")
     expect(page.locator(".facts")).to_contain_text("0 dropped")
+    boxes = [each.bounding_box() or {"x": 0.0, "width": 0.0} for each in page.locator(".facts > span").all()]
+    gaps = [after["x"] - before["x"] - before["width"] for before, after in itertools.pairwise(boxes)]
+    assert min(gaps) > 4, "the facts are apart"
     assert axe_violations(page) == []
     rows.first.get_by_role("link").click()
     page.get_by_role("button", name="Write again").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.screens import Screens
 from barnabas.console.views.brokers import broker_view, brokers_view, quorum_view
+from barnabas.console.views.directories import directory_moves_view, directory_plan
 from barnabas.console.views.groups import SORTS as GROUP_SORTS
 from barnabas.console.views.groups import GroupsQuestion, group_view, groups_json, groups_view
 from barnabas.console.views.map_columns import FILLS
@@ -163,7 +165,10 @@ async def moves(visit: Visit) -> Response:
     """Shows the reassignments that run."""
     screens = visit.live
     require_filled(screens)
-    return visit.answer(await moves_view(screens.watched, screens.progress))
+    found, between = await asyncio.gather(
+        moves_view(screens.watched, screens.progress), directory_moves_view(screens.watched, screens.directories)
+    )
+    return visit.answer(found | {"directories": between})
 
 
 async def plan_of_moves(visit: Visit) -> Response:
@@ -172,6 +177,15 @@ async def plan_of_moves(visit: Visit) -> Response:
     require_filled(screens)
     topics = [name for name in parameters.text("topics").split(",") if name]
     return visit.answer(move_plan(screens.cluster, topics, parameters.numbers("brokers"), parameters.number("seed", 0)))
+
+
+async def plan_of_directories(visit: Visit) -> Response:
+    """Proposes to move replicas of a broker to another of its log directories."""
+    parameters, screens = visit.parameters, visit.live
+    require_filled(screens)
+    topics = [name for name in parameters.text("topics", "").split(",") if name]
+    source, target = parameters.text("from", ""), parameters.text("to")
+    return visit.answer(await directory_plan(screens.cluster, parameters.number("broker"), source, target, topics))
 
 
 def _objects(parameters: Parameters, kind: str) -> list[str]:
@@ -288,6 +302,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "lanes": lanes,
     "moves": moves,
     "move_plan": plan_of_moves,
+    "directory_plan": plan_of_directories,
     "groups": groups,
     "group": group,
 }

@@ -10,6 +10,7 @@ import orjson
 
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.rates import Rates
+from barnabas.console.views.directories import DirectoryLooks
 from barnabas.console.views.map_columns import MapColumns
 from barnabas.console.views.moves import Progress
 from barnabas.console.views.topics import TopicsView
@@ -67,6 +68,7 @@ class LiveScreens(Screens):
         super().__init__(watched if cluster is None else cluster, rates)
         self.watched = watched
         self.progress = Progress()
+        self.directories = DirectoryLooks()
         if rates is None:
             watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
 

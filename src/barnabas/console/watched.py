@@ -29,6 +29,8 @@ from barnabas.monitor.group_sweep import GroupState
 from barnabas.monitor.watch import Step, watch
 
 _REPORTS_KEPT: Final = 2_000
+#: A replica: topic, partition, broker.
+Replica = tuple[str, int, int]
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -64,6 +66,10 @@ class WatchedCluster(ClusterView):
         self._failure: str | None = None
         #: The rates of replication that this console has set, by broker: most clusters do not report them.
         self.throttles: dict[int, int] = {}
+        #: The same for copying between log directories.
+        self.directory_throttles: dict[int, int] = {}
+        #: The replicas that move between log directories of a broker, as far as this console knows.
+        self.directory_moves: set[Replica] = set()
         self._waiting: set[asyncio.Event] = set()
         self._followers: list[Callable[[Step], None]] = []
         #: Rows on screen, by the stream that shows them.

@@ -9,6 +9,8 @@ from typing import Any, Final
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -18,10 +20,13 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from barnabas.testing.phantom_moves import PhantomMoves, directory
 from barnabas.testing.phantom_state import PhantomPartition, PhantomState, PhantomTopic
 
 CLUSTER_ID: Final = "phantom"
@@ -42,6 +47,7 @@ class PhantomAnswers:
         self._broker = broker
         self._addresses = addresses
         self._journal_end = journal_end
+        moves = PhantomMoves(state)
         self._by_request: dict[type[Message], Callable[[Any], Message]] = {
             MetadataRequest: self._metadata,
             DescribeTopicPartitionsRequest: self._page,
@@ -53,6 +59,10 @@ class PhantomAnswers:
             ListGroupsRequest: self._groups,
             OffsetFetchRequest: self._committed,
             DescribeGroupsRequest: self._members,
+            ListPartitionReassignmentsRequest: moves.list_reassignments,
+            AlterPartitionReassignmentsRequest: moves.alter_reassignments,
+            AlterReplicaLogDirsRequest: lambda request: moves.alter_directories(broker, request),
+            IncrementalAlterConfigsRequest: moves.alter_configs,
         }
 
     def answer(self, request: Message) -> Message:
@@ -225,8 +235,35 @@ class PhantomAnswers:
                 if index < len(topic.partitions) and self._broker in topic.partitions[index].replicas
             ]
             topics.append(shown(name=name, partitions=rows))
-        result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=f"/data/{self._broker}", topics=topics)
-        return DescribeLogDirsResponse(results=[result])
+        found = DescribeLogDirsResponse.DescribeLogDirsResult
+        if self._state.directories == 1:
+            return DescribeLogDirsResponse(results=[found(log_dir=directory(self._broker), topics=topics)])
+        paths = [directory(self._broker, number) for number in range(self._state.directories)]
+        return DescribeLogDirsResponse(
+            results=[found(log_dir=each, topics=self._within(each, topics)) for each in paths]
+        )
+
+    def _within(
+        self, path: str, topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic]
+    ) -> list[DescribeLogDirsResponse.DescribeLogDirsTopic]:
+        """Returns the replicas in one directory, and the copies of those that move to it."""
+        shown, row = DescribeLogDirsResponse.DescribeLogDirsTopic, DescribeLogDirsResponse.DescribeLogDirsPartition
+        state, first = self._state, directory(self._broker)
+        found = []
+        for topic in topics:
+            replicas = {
+                each.partition_index: (topic.name, each.partition_index, self._broker) for each in topic.partitions
+            }
+            rows = [
+                each for each in topic.partitions if state.places.get(replicas[each.partition_index], first) == path
+            ]
+            for index, replica in replicas.items():
+                target, size = state.futures.get(replica, ("", 0))
+                if target == path:
+                    rows.append(row(partition_index=index, partition_size=size, is_future_key=True))
+            if rows:
+                found.append(shown(name=topic.name, partitions=rows))
+        return found
 
     def _groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
         group = ListGroupsResponse.ListedGroup

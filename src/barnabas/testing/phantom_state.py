@@ -20,6 +20,8 @@ _FIRST_MS: Final = 1_700_000_000_000
 
 
 Event = dict[str, Any]
+#: A replica: topic, partition, broker.
+Replica = tuple[str, int, int]
 
 
 @dataclass(slots=True)
@@ -76,6 +78,16 @@ class PhantomState:
         self.topics: dict[str, PhantomTopic] = {}
         #: The committed offsets of groups, by topic and partition. Their coordinator is the first broker that is up.
         self.groups: dict[str, dict[tuple[str, int], int]] = {}
+        #: The log directories of each broker, and what moves: replicas added and removed by partition, the directories
+        #: of replicas that are not in the first one, the targets of copies with their bytes, those that brokers
+        #: remember for replicas that they do not have yet.
+        self.directories = 1
+        self.reassigned: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+        self.places: dict[Replica, str] = {}
+        self.futures: dict[Replica, tuple[str, int]] = {}
+        self.preferred: dict[Replica, str] = {}
+        #: The configs that requests have set, by kind and name of the resource.
+        self.altered: dict[tuple[int, str], dict[str, str]] = {}
         self._on_events = on_events
         self._now_ms = now_ms
         self._next_id = 1
@@ -174,6 +186,12 @@ class PhantomState:
 
     def produce(self, name: str, partition: int, records: int) -> None:
         self.topics[name].partitions[partition].end_offset += records
+        self.volume_version += 1
+
+    def copy(self, name: str, partition: int, broker: int, size: int) -> None:
+        """Sets the bytes that a replica has copied to its new directory."""
+        path, _ = self.futures[name, partition, broker]
+        self.futures[name, partition, broker] = (path, size)
         self.volume_version += 1
 
     def commit(self, group: str, name: str, partition: int, offset: int) -> None:

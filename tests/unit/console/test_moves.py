@@ -93,9 +93,21 @@ def test_another_replication_factor_keeps_the_preferred_leader_and_spreads_the_r
         ({"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1, 1]}]}, "a broker twice"),
         ({"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [9]}]}, "there is no broker 9"),
         ({"partitions": 2 * [{"topic": "topic-00001", "partition": 0, "replicas": [1]}]}, "is listed twice"),
+        *(
+            ({"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1], "log_dirs": wrong}]}, "log_dirs")
+            for wrong in (["/data", "any"], [5], "/data/1", [""], [])
+        ),
         (
-            {"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}]},
-            "log directories",
+            {"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": None, "log_dirs": ["/data/1"]}]},
+            "log_dirs",
+        ),
+        (
+            {"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1], "log_dirs": ["/none"]}]},
+            "broker 1 has no log directory /none, it has /data/1",
+        ),
+        (
+            {"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1]}], "directory_throttle": -1},
+            "directory_throttle is not",
         ),
         ({"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1]}], "throttle": 0}, "throttle is not"),
         ({"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": [1]}], "throttle": "5"}, "throttle is"),

@@ -226,6 +226,16 @@ HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
     ],
     "delete_group": [{"group": "secret-readers", "confirm": "secret-readers"}],
     "reassign": [{"partitions": [{"topic": "secret-plans", "partition": 0, "replicas": [1]}]}],
+    "cancel_moves": [
+        {"partitions": None},
+        {"partitions": [{"topic": "secret-plans", "partition": 0}]},
+        {
+            "partitions": [
+                {"topic": "shop-orders", "partition": 0},
+                {"topic": "secret-plans", "partition": 0, "broker": 1},
+            ]
+        },
+    ],
     "acknowledge": [{"partitions": None}, {"partitions": [{"topic": "secret-plans", "partition": 0}]}],
     "clone_topic": [{"source": "secret-plans", "name": "shop-new"}, {"source": "shop-orders", "name": "secret-new"}],
     "recreate_topic": [{"name": "secret-plans", "confirm": "secret-plans"}],
@@ -273,6 +283,7 @@ def test_two_moments_and_a_proposal_name_only_what_the_patterns_allow(console: R
     found = console.get("compare", **{"from": first_ms})
     assert not any(secret in json.dumps(found) for secret in SECRETS)
     assert console.ask("move-plan", topics="secret-plans", brokers="1,2").code == "not-found"
+    assert console.ask("directory-plan", topics="secret-plans", broker=1, to="/data/1").code == "not-found"
     for route in ("incident-file", "incident", "moves"):
         assert console.ask(route).code == "role", route
 

@@ -13,7 +13,7 @@ from barnabas.console.actions.outcome import Result, reason
 from barnabas.console.actions.requests import ask_broker, ask_controller
 from barnabas.console.problems import Problem
 from barnabas.console.views.configs import BROKER, TOPIC
-from barnabas.console.views.moves import RATES
+from barnabas.console.views.moves import DIRECTORY_RATE, RATES
 from barnabas.console.watched import WatchedCluster
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -50,10 +50,19 @@ async def throttle(cluster: WatchedCluster, moves: Mapping[Key, Copying], rate: 
     return failed + await _change_topics(cluster, {topic: _filled(values) for topic, values in topics.items()})
 
 
+async def throttle_directories(cluster: WatchedCluster, brokers: Iterable[int], rate: int) -> list[Result]:
+    """Limits the copying between log directories of these brokers, in bytes a second. Returns what failed."""
+    limited = set(brokers)
+    failed = await _change_brokers(cluster, limited, {DIRECTORY_RATE: str(rate)})
+    cluster.directory_throttles |= dict.fromkeys(limited, rate)
+    return failed
+
+
 async def remove_throttles(cluster: WatchedCluster, topics: Iterable[str]) -> list[Result]:
     """Removes the rates of all brokers, and the throttled replicas of these topics. Returns what failed."""
-    failed = await _change_brokers(cluster, cluster.table.brokers, dict.fromkeys(RATES))
+    failed = await _change_brokers(cluster, cluster.table.brokers, dict.fromkeys((*RATES, DIRECTORY_RATE)))
     cluster.throttles.clear()
+    cluster.directory_throttles.clear()
     return failed + await _change_topics(cluster, {topic: dict.fromkeys((LEADERS, FOLLOWERS)) for topic in topics})
 
 

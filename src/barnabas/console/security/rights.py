@@ -91,6 +91,7 @@ ROUTES: Final = (
     Route("GET", "/api/incident-file", "incident_file", Role.VIEWER),
     Route("GET", "/api/moves", "moves", Role.VIEWER),
     Route("GET", "/api/move-plan", "move_plan", Role.VIEWER),
+    Route("GET", "/api/directory-plan", "directory_plan", Role.VIEWER),
     Route("GET", "/api/live", "live", Role.VIEWER),
     Route("GET", "/api/audit", "audit", Role.OPERATOR),
     Route("POST", "/api/actions/elect", "elect", Role.OPERATOR),

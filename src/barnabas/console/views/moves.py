@@ -32,6 +32,10 @@ Key = tuple[str, int]
 
 #: The rates of replication at a broker: what its leaders send, and what its followers fetch.
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+#: The rate of copying between log directories of a broker.
+DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+#: The word of a plan for a log directory that the broker chooses.
+ANY_DIRECTORY: Final = "any"
 _SHOWN: Final = 500
 #: The time over which a rate is measured, and the shortest one that gives a rate.
 _RATE_MS: Final = 20_000
@@ -99,13 +103,13 @@ async def moves_view(cluster: WatchedCluster, progress: Progress) -> dict[str, A
     }
     progress.note(cluster.clock_ms(), copied)
     shown = [_move(cluster, key, move, sizes, problems, progress) for key, move in sorted(moves.items())]
-    left, rate = _sum(row["left_bytes"] for row in shown), _sum(row["rate"] for row in shown)
+    left, rate = sum_of(row["left_bytes"] for row in shown), sum_of(row["rate"] for row in shown)
     return {
         "moves": shown[:_SHOWN],
         "total": len(shown),
         "left_bytes": left,
         "rate": rate,
-        "end_ms": _end(cluster, left, rate),
+        "end_ms": expected_end(cluster, left, rate),
         "throttles": throttles,
     }
 
@@ -136,7 +140,7 @@ def _move(
                 "problem": problems.get(broker),
             }
         )
-    left, rate = _sum(each["left_bytes"] for each in targets), _sum(each["rate"] for each in targets)
+    left, rate = sum_of(each["left_bytes"] for each in targets), sum_of(each["rate"] for each in targets)
     return {
         "topic": key[0],
         "partition": key[1],
@@ -148,17 +152,17 @@ def _move(
         "targets": targets,
         "left_bytes": left,
         "rate": rate,
-        "end_ms": _end(cluster, left, rate),
+        "end_ms": expected_end(cluster, left, rate),
     }
 
 
-def _sum(values: Iterable[float | None]) -> Any:
+def sum_of(values: Iterable[float | None]) -> Any:
     """Returns the sum of what is known; None if nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
-def _end(cluster: ClusterView, left: float | None, rate: float | None) -> int | None:
+def expected_end(cluster: ClusterView, left: float | None, rate: float | None) -> int | None:
     if left is None or not rate:
         return None
     return cluster.clock_ms() + int(left * 1_000 / rate)
@@ -195,19 +199,26 @@ async def _throttles(cluster: WatchedCluster) -> list[dict[str, Any]]:
 
     async def one(broker: int) -> dict[str, Any]:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=BROKER, resource_name=str(broker), configuration_keys=list(RATES)
+            resource_type=BROKER, resource_name=str(broker), configuration_keys=[*RATES, DIRECTORY_RATE]
         )
         try:
             answer = await cluster.questions.of(
                 broker, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse
             )
         except NoAnswer as error:
-            known = cluster.throttles.get(broker)
-            return {"broker": broker, "leader_rate": known, "follower_rate": known, "problem": str(error)}
-        found = {each.name: each.value for row in answer.results for each in row.configs}
-        own = cluster.throttles.get(broker)
+            return rates(broker, {}, str(error))
+        return rates(broker, {each.name: each.value for row in answer.results for each in row.configs}, None)
+
+    def rates(broker: int, found: Mapping[str, str | None], problem: str | None) -> dict[str, Any]:
+        own, between = cluster.throttles.get(broker), cluster.directory_throttles.get(broker)
         leader, follower = (_limit(found.get(name)) or own for name in RATES)
-        return {"broker": broker, "leader_rate": leader, "follower_rate": follower, "problem": None}
+        return {
+            "broker": broker,
+            "leader_rate": leader,
+            "follower_rate": follower,
+            "directory_rate": _limit(found.get(DIRECTORY_RATE)) or between,
+            "problem": problem,
+        }
 
     return list(await asyncio.gather(*map(one, sorted(cluster.table.brokers))))
 
@@ -245,4 +256,4 @@ def move_plan(cluster: ClusterView, topics: Sequence[str], brokers: Sequence[int
             size = None if state.size_bytes is None else new * state.size_bytes
             row = {"topic": name, "partition": state.partition, "before": list(state.replicas), "replicas": replicas}
             rows.append(row | {"bytes": size})
-    return {"rows": rows, "bytes": _sum(row["bytes"] for row in rows)}
+    return {"rows": rows, "bytes": sum_of(row["bytes"] for row in rows)}

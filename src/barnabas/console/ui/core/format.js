@@ -3,6 +3,7 @@ import { texts } from './texts.js';
 
 const UNKNOWN = '?';
 const number = new Intl.NumberFormat('en-US');
+const PATH_SHOWN = 20;
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
 
 /** @param {number|null|undefined} value */
@@ -26,6 +27,17 @@ export function bytes(value) {
 export function rate(value) {
   if (value === null || value === undefined) return UNKNOWN;
   return `${value >= 100 ? number.format(Math.round(value)) : Number(value.toFixed(1))}/s`;
+}
+
+/** Returns the end of a long path: the directories of a broker differ there. @param {string|null} value */
+export function pathEnd(value) {
+  if (value === null) return UNKNOWN;
+  return value.length <= PATH_SHOWN ? value : `…${value.slice(1 - PATH_SHOWN)}`;
+}
+
+/** Returns a number of bytes for each second. @param {number|null|undefined} value */
+export function byteRate(value) {
+  return value === null || value === undefined ? UNKNOWN : `${bytes(value)}/s`;
 }
 
 /** @param {number|null|undefined} ms */

@@ -2,8 +2,10 @@
 import { signal } from '@preact/signals';
 
 const KEY = 'barnabas-plan';
+/** The word for a log directory that the broker chooses. */
+const ANY = 'any';
 
-/** @typedef {{topic: string, partition: number, replicas: number[], before?: number[], bytes?: number|null}} PlanRow */
+/** @typedef {{topic: string, partition: number, replicas: number[], log_dirs?: string[], before?: number[], bytes?: number|null}} PlanRow */
 /** @typedef {{rows: PlanRow[], source: string}} Plan */
 
 /** @returns {Plan|null} */
@@ -36,14 +38,26 @@ export function parsePlan(text) {
   return rows.map((each) => {
     const isRight = typeof each?.topic === 'string' && Number.isInteger(each?.partition) && Array.isArray(each?.replicas);
     if (!isRight) throw new Error('A partition has a topic, a number and replicas.');
-    return { topic: each.topic, partition: each.partition, replicas: each.replicas.map(Number) };
+    const paths = each.log_dirs ?? each.replicas.map(() => ANY);
+    const fits = Array.isArray(paths) && paths.length === each.replicas.length && paths.every((/** @type {any} */ path) => typeof path === 'string' && path !== '');
+    if (!fits) throw new Error(`${each.topic}-${each.partition}: log_dirs is not a path, or any, for each replica.`);
+    return { topic: each.topic, partition: each.partition, replicas: each.replicas.map(Number), log_dirs: paths };
   });
+}
+
+/** Returns a row as the server and Kafka's tools read it. @param {PlanRow} row */
+export function planRow({ topic, partition, replicas, log_dirs }) {
+  return { topic, partition, replicas, log_dirs: log_dirs ?? replicas.map(() => ANY) };
+}
+
+/** Returns the directories that a row names, with their brokers. @param {PlanRow} row @param {(path: string) => string} [shown] */
+export function directoriesOf(row, shown = (path) => path) {
+  return (row.log_dirs ?? []).flatMap((path, place) => (path === ANY ? [] : [`broker ${row.replicas[place]}: ${shown(path)}`]));
 }
 
 /** @param {PlanRow[]} rows */
 export function planText(rows) {
-  const partitions = rows.map(({ topic, partition, replicas }) => ({ topic, partition, replicas, log_dirs: replicas.map(() => 'any') }));
-  return JSON.stringify({ version: 1, partitions }, null, 2);
+  return JSON.stringify({ version: 1, partitions: rows.map(planRow) }, null, 2);
 }
 
 /** Returns the address of a text as a file. @param {string} text */

@@ -86,8 +86,14 @@
 /** @typedef {{topic: string, partition: number, replicas: number[], adding: number[], removing: number[], leader: number,
  *   size_bytes: number|null, targets: MoveTarget[], left_bytes: number|null, rate: number|null,
  *   end_ms: number|null}} Move */
+/** @typedef {{topic: string, partition: number, broker: number, from: string|null, to: string, size_bytes: number,
+ *   copied_bytes: number, left_bytes: number|null, rate: number|null, end_ms: number|null}} DirectoryMove */
+/** @typedef {{moves: DirectoryMove[], total: number, left_bytes: number|null, rate: number|null,
+ *   problems: {broker: number, text: string}[]}} DirectoryMoves */
+/** @typedef {{broker: number, leader_rate: number|null, follower_rate: number|null, directory_rate: number|null,
+ *   problem: string|null}} MoveLimits */
 /** @typedef {{moves: Move[], total: number, left_bytes: number|null, rate: number|null, end_ms: number|null,
- *   throttles: {broker: number, leader_rate: number|null, follower_rate: number|null, problem: string|null}[]}} Moves */
+ *   throttles: MoveLimits[], directories: DirectoryMoves}} Moves */
 /** @typedef {{topic: string, partition: number, leader: [number, number], replicas: [number[], number[]],
  *   isr: [number[], number[]], severity: [Severity, Severity], size_bytes: [number|null, number|null]}} Changed */
 /** @typedef {{time_ms: number, is_now: boolean, problem: string|null}} Moment */

@@ -76,11 +76,13 @@ function Held({ data }) {
 /** @param {{data: BrokerPage}} props */
 function Directories({ data }) {
   if (!data.directories) return html`<p class="empty">${data.directories_problem ?? texts.empty.directories}</p>`;
+  const several = data.directories.length > 1 && atMs() === null;
   return html`<ul class="cards">${data.directories.map((each) => {
     const used = each.total_bytes && each.usable_bytes !== null ? 1 - each.usable_bytes / each.total_bytes : null;
     return html`<li key=${each.path} class="panel"><span class="code wrap">${each.path}</span>
       ${each.error && html`<strong class="bad">${each.error}</strong>`}
       <span>${count(each.replicas)} replicas, ${bytes(each.size_bytes)}</span>
+      ${several && html`<a href=${href('/moves', { broker: data.broker, from: each.path })}>Move its replicas</a>`}
       ${used !== null && html`<progress max="1" value=${used} aria-label=${`Disk of ${each.path}`}></progress>
         <span>${bytes(each.usable_bytes)} free of ${bytes(each.total_bytes)} (${Math.round(used * 100)} % used)</span>`}</li>`;
   })}</ul>`;

@@ -2,17 +2,19 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { can, get, post } from '../core/api.js';
-import { clocks, useNow, useRoute } from '../core/data.js';
+import { useNow, useRoute } from '../core/data.js';
 import { openStream } from '../core/live.js';
-import { atMs } from '../core/url.js';
-import { asFile, parsePlan, plan, planText, setPlan } from '../core/plan.js';
-import { bytes, clock, count, duration, plural, rate as perSecond, brokers as listed } from '../core/format.js';
+import { atMs, param } from '../core/url.js';
+import { asFile, directoriesOf, parsePlan, plan, planRow, planText, setPlan } from '../core/plan.js';
+import { bytes, byteRate, count, pathEnd, plural, brokers as listed } from '../core/format.js';
 import { texts } from '../core/texts.js';
 import { BrokerLink, PartitionLink } from '../parts/badges.js';
 import { Table } from '../parts/table.js';
 import { Waiting } from '../parts/state_of_answer.js';
 import { ActionDialog } from '../parts/action_dialog.js';
-/** @import { Moves as MovesData, Move } from '../core/types.js' */
+import { BetweenDirectories, PlanDirectories } from '../parts/directory_moves.js';
+import { CancelMove, End } from '../parts/move_cells.js';
+/** @import { Moves as MovesData, Move, MoveLimits } from '../core/types.js' */
 /** @import { PlanRow } from '../core/plan.js' */
 
 const LOOK_MS = 2_000;
@@ -28,24 +30,28 @@ function useTurn() {
 export function Moves() {
   const turn = useTurn();
   const answer = useRoute('/api/moves', { turn }, { isStill: true });
-  const [shown, setShown] = useState('');
+  // A link of a broker's page names the directory that is to be emptied.
+  const [shown, setShown] = useState(param('from') === null ? '' : 'directories');
   // The moves themselves are asked for; the stream tells how the brokers are.
   useEffect(() => (atMs() === null ? openStream('moves', {}, null, {}) : undefined), [atMs()]);
   const data = /** @type {MovesData|null} */ (answer.data);
   if (!data) return html`<${Waiting} ...${answer} />`;
-  const limits = data.throttles.filter((each) => each.leader_rate !== null || each.follower_rate !== null);
+  const limits = data.throttles.filter((each) => each.leader_rate !== null || each.follower_rate !== null || each.directory_rate !== null);
+  const between = data.directories;
   const close = () => setShown('');
   return html`
     ${answer.error && html`<p class="warning" role="status">${answer.error.message}</p>`}
     <section class="summary" aria-label="Summary">
       <span><strong>${count(data.total)}</strong> ${data.total === 1 ? 'partition moves' : 'partitions move'}</span>
       ${data.total > 0 && html`<span><strong>${bytes(data.left_bytes)}</strong> left</span><span><strong>${byteRate(data.rate)}</strong></span><span>ends <strong><${End} time=${data.end_ms} left=${data.left_bytes} /></strong></span>`}
-      <span>throttle <strong>${limits.length === 0 ? 'none' : limits.map((each) => `broker ${each.broker}: ${byteRate(each.follower_rate ?? each.leader_rate)}`).join(', ')}</strong></span>
+      ${between.total > 0 && html`<span><strong>${count(between.total)}</strong> ${between.total === 1 ? 'replica moves' : 'replicas move'} between directories</span><span><strong>${bytes(between.left_bytes)}</strong> left</span>`}
+      <span>throttle <strong>${limits.length === 0 ? 'none' : limits.map(limitText).join(', ')}</strong></span>
       <span class="grow"></span>
       <button onClick=${() => setShown('generate')}>Generate a plan</button>
+      <button onClick=${() => setShown('directories')}>Plan for directories</button>
       <button onClick=${() => setShown('open')}>Open a plan</button>
       ${can('admin') && html`<button onClick=${() => setShown('throttle')}>Throttle</button>
-        <button disabled=${data.total === 0} onClick=${() => setShown('cancel')}>Cancel all</button>`}
+        <button disabled=${data.total + between.total === 0} onClick=${() => setShown('cancel')}>Cancel all</button>`}
     </section>
     <section class="panel" aria-label="Running"><h2>Running</h2>
       <${Table} label="Running moves" count=${data.moves.length} isTall=${data.moves.length > 60} row=${(/** @type {number} */ index) => data.moves[index] ?? null}
@@ -58,14 +64,23 @@ export function Moves() {
           { key: 'left', title: 'Left', width: 90, align: /** @type {const} */ ('end'), cell: (/** @type {Move} */ row) => bytes(row.left_bytes) },
           { key: 'rate', title: 'Rate', width: 90, align: /** @type {const} */ ('end'), isWide: true, cell: (/** @type {Move} */ row) => byteRate(row.rate) },
           { key: 'end', title: 'Ends', width: 150, cell: (/** @type {Move} */ row) => html`<${End} time=${row.end_ms} left=${row.left_bytes} />` },
+          ...(can('admin') ? [{ key: 'cancel', title: 'Action', width: 90, cell: (/** @type {Move} */ row) =>
+            html`<${CancelMove} name=${`${row.topic}-${row.partition}`} move=${{ topic: row.topic, partition: row.partition }} reload=${answer.reload} />` }] : []),
         ]} />
       ${data.total > data.moves.length && html`<p class="hint">The first ${count(data.moves.length)} are shown.</p>`}</section>
-    <${PlanPanel} moves=${data.moves} reload=${answer.reload} />
+    <${BetweenDirectories} data=${between} reload=${answer.reload} />
+    <${PlanPanel} data=${data} reload=${answer.reload} />
     ${shown === 'generate' && html`<${Generate} onClose=${close} />`}
+    ${shown === 'directories' && html`<${PlanDirectories} onClose=${close} />`}
     ${shown === 'open' && html`<${OpenPlan} onClose=${close} />`}
     ${shown === 'throttle' && html`<${ActionDialog} title="Throttle the moves that run" verb="Set the throttle" onClose=${close} onDone=${answer.reload}
-      fields=${[{ name: 'rate', title: 'Bytes a second at each broker', type: 'number', value: '', hint: 'Empty removes the throttle.' }]}
-      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/throttle-moves', { rate: limit(values.rate), dry_run: isDry })} />`}
+      lead="A rate that is empty stays as it is; both empty removes all throttles."
+      fields=${[
+        { name: 'rate', title: 'Bytes a second at each broker', type: 'number', value: '' },
+        { name: 'directory_rate', title: 'Between log directories, in bytes a second at each broker', type: 'number', value: '' },
+      ]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
+        post('/api/actions/throttle-moves', { rate: limit(values.rate), directory_rate: limit(values.directory_rate), dry_run: isDry })} />`}
     ${shown === 'cancel' && html`<${ActionDialog} title="Cancel all moves" verb="Cancel the moves" isDanger onClose=${close} onDone=${answer.reload} fields=${[]}
       lead="New replicas are removed, and those that were to be replaced stay."
       act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) => post('/api/actions/cancel-moves', { partitions: null, dry_run: isDry })} />`}`;
@@ -76,25 +91,21 @@ function limit(text) {
   return text === '' ? null : Number(text);
 }
 
-/** @param {number|null|undefined} value */
-function byteRate(value) {
-  return value === null || value === undefined ? perSecond(null) : `${bytes(value)}/s`;
+/** @param {MoveLimits} limits */
+function limitText(limits) {
+  const parts = [limits.follower_rate ?? limits.leader_rate].filter((each) => each !== null).map(byteRate);
+  if (limits.directory_rate !== null) parts.push(`${byteRate(limits.directory_rate)} between directories`);
+  return `broker ${limits.broker}: ${parts.join(' and ')}`;
 }
 
-/** @param {{time: number|null, left: number|null}} props */
-function End({ time, left }) {
-  if (left === 0) return html`<span>is in sync soon</span>`;
-  if (time === null) return html`<span class="muted" title="Nothing was copied lately, or it is not known yet">not known</span>`;
-  return html`<span title=${clock(time)}>in ${duration(time - Date.now() - clocks.value.ahead)}</span>`;
-}
-
-/** @param {{moves: Move[], reload: () => void}} props */
-function PlanPanel({ moves, reload }) {
+/** @param {{data: MovesData, reload: () => void}} props */
+function PlanPanel({ data, reload }) {
   const [shown, setShown] = useState('');
   const found = plan.value;
   if (!found) return html`<section class="panel" aria-label="Plan"><h2>Plan</h2><p class="empty">${texts.empty.plan}</p></section>`;
-  const running = new Set(moves.map((each) => `${each.topic}-${each.partition}`));
-  const body = () => found.rows.map(({ topic, partition, replicas }) => ({ topic, partition, replicas }));
+  const running = new Set([...data.moves, ...data.directories.moves].map((each) => `${each.topic}-${each.partition}`));
+  const body = () => found.rows.map(planRow);
+  const namesDirectories = found.rows.some((row) => directoriesOf(row).length > 0);
   const close = () => setShown('');
   return html`<section class="panel" aria-label="Plan">
     <h2>Plan <span class="kind">${found.source}, ${plural(found.rows.length, 'partition')}</span></h2>
@@ -108,12 +119,17 @@ function PlanPanel({ moves, reload }) {
         { key: 'name', title: 'Partition', cell: (/** @type {PlanRow} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
         { key: 'before', title: 'Replicas before', width: 150, cell: (/** @type {PlanRow} */ row) => (row.before ? listed(row.before) : '–') },
         { key: 'after', title: 'Replicas then', width: 150, cell: (/** @type {PlanRow} */ row) => listed(row.replicas) },
+        ...(namesDirectories ? [{ key: 'directories', title: 'Log directories', width: 230, cell: (/** @type {PlanRow} */ row) => html`<span class="code" title=${directoriesOf(row).join(', ')}>${directoriesOf(row, pathEnd).join(', ') || 'any'}</span>` }] : []),
         { key: 'bytes', title: 'To copy', width: 110, align: /** @type {const} */ ('end'), isWide: true, cell: (/** @type {PlanRow} */ row) => (row.bytes === undefined ? '–' : bytes(row.bytes)) },
         { key: 'state', title: 'State', width: 110, cell: (/** @type {PlanRow} */ row) => (running.has(`${row.topic}-${row.partition}`) ? 'running' : 'not running') },
       ]} />
     ${shown === 'execute' && html`<${ActionDialog} title="Execute the plan" verb="Begin the moves" isDanger onClose=${close} onDone=${reload}
-      fields=${[{ name: 'throttle', title: 'Throttle, in bytes a second at each broker', type: 'number', value: '', hint: 'Empty: without a limit. “Verify” removes it when all is complete.' }]}
-      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/reassign', { partitions: body(), throttle: limit(values.throttle), dry_run: isDry })} />`}
+      fields=${[
+        { name: 'throttle', title: 'Throttle, in bytes a second at each broker', type: 'number', value: '', hint: 'Empty: without a limit. “Verify” removes it when all is complete.' },
+        ...(namesDirectories ? [{ name: 'between', title: 'Throttle between log directories, in bytes a second at each broker', type: 'number', value: '' }] : []),
+      ]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
+        post('/api/actions/reassign', { partitions: body(), throttle: limit(values.throttle), directory_throttle: limit(values.between ?? ''), dry_run: isDry })} />`}
     ${shown === 'verify' && html`<${ActionDialog} title="Verify the plan" verb="Remove the throttles" onClose=${close} onDone=${reload} fields=${[]}
       lead="What of the plan is complete. Throttles are removed when no move runs any more."
       act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) => post('/api/actions/verify-moves', { partitions: body(), dry_run: isDry })} />`}
@@ -147,7 +163,7 @@ function OpenPlan({ onClose }) {
     { name: 'text', title: 'JSON of a reassignment', rows: 8, hint: 'As kafka-reassign-partitions and barnabas reassign read it' },
   ]} act=${async (/** @type {any} */ values, /** @type {boolean} */ isDry) => {
     const rows = parsePlan(values.text);
-    if (isDry) return { plan: rows.slice(0, 50).map((row) => `${row.topic}-${row.partition}: replicas ${listed(row.replicas)}`) };
+    if (isDry) return { plan: rows.slice(0, 50).map((row) => `${row.topic}-${row.partition}: replicas ${[listed(row.replicas), ...directoriesOf(row)].join(', ')}`) };
     setPlan({ rows, source: 'read' });
     return { text: 'The plan is open. Nothing moves yet.', results: [] };
   }} />`;

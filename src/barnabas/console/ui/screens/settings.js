@@ -55,7 +55,7 @@ export function Settings() {
               { key: 'user', title: 'Who', width: 150, cell: (/** @type {Entry} */ row) => `${row.user} (${row.role})` },
               { key: 'from', title: 'From', width: 120, isWide: true, cell: (/** @type {Entry} */ row) => row.address },
               { key: 'action', title: 'What', width: 150, cell: (/** @type {Entry} */ row) => row.action },
-              { key: 'result', title: 'Result', width: 90, cell: (/** @type {Entry} */ row) => html`<span class=${row.result === 'ok' ? '' : 'bad'}>${row.result}</span>` },
+              { key: 'result', title: 'Result', width: 90, cell: (/** @type {Entry} */ row) => html`<span class=${['ok', 'begun'].includes(row.result) ? '' : 'bad'}>${row.result}</span>` },
               { key: 'text', title: 'Text', cell: (/** @type {Entry} */ row) => html`<span title=${JSON.stringify(row.arguments)}>${row.text}</span>` },
             ]} />`}</section>`;
 }
