@@ -38,6 +38,8 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from barnabas.protocol.messages.create_acls import CreateAclsRequest
+from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -320,6 +322,12 @@ class QuorumSide:
 
     def alter_user_scram_credentials(self, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
         self.controller.alter_user_scram_credentials(request, context.reply, actor=context.principal)
+
+    def create_acls(self, context: RequestContext, request: CreateAclsRequest) -> None:
+        self.controller.acls.create(request, context.reply, actor=context.principal)
+
+    def delete_acls(self, context: RequestContext, request: DeleteAclsRequest) -> None:
+        self.controller.acls.delete(request, context.reply, actor=context.principal)
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         self.controller.update_features(request, context.api_version, context.reply, actor=context.principal)

@@ -9,7 +9,7 @@ from tests.support.secured import ADMIN, ALICE, STANDARD, SecuredBroker
 from tests.support.wired import WiredBroker
 
 from barnabas.common.errors import ConfigError, ErrorCode
-from barnabas.controller.kraft import acls
+from barnabas.controller.requests import acls
 from barnabas.controller.requests.result import ControllerEvent
 from barnabas.metadata.acls import AclOperation, AclPattern, AclResource
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsResponse,
     )
     from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+    from barnabas.protocol.messages.create_acls import CreateAclsRequest
     from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
     from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from barnabas.protocol.messages.list_partition_reassignments import (
@@ -151,6 +153,12 @@ class ClusterSide(Protocol):
 
     def alter_user_scram_credentials(self, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
         """Obtains a decision about changes of SCRAM credentials, and answers the request."""
+
+    def create_acls(self, context: RequestContext, request: CreateAclsRequest) -> None:
+        """Obtains a decision about new rules, and answers the request. There is an authorizer."""
+
+    def delete_acls(self, context: RequestContext, request: DeleteAclsRequest) -> None:
+        """Obtains a decision about rules to remove, and answers the request. There is an authorizer."""
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         """Requests a decision about the change of feature levels, and answers the client's request."""

@@ -1,16 +1,18 @@
 """A broker's membership in its cluster: what it reads and writes in each session with ZooKeeper.
 
-session opened     configurations below their watch -> /brokers/ids/N -> topics that exist -> the controller
+session opened     ACLs and configurations below their watches -> /brokers/ids/N -> topics that exist -> the controller
 session expired    the controller resigns, then the next session opens (G34); everything is done again
-watch fired        configurations, /feature, the registration in the way, the controller's znodes
+watch fired        ACLs, configurations, /feature, the registration in the way, the controller's znodes
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from barnabas.broker.zookeeper.acl_watch import AclWatch
+from barnabas.broker.zookeeper.acl_writes import AclWrites
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ConfigWrites, ZnodeWrites
 from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
@@ -18,6 +20,7 @@ from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
 from barnabas.broker.zookeeper.scram_writes import ScramWrites
 from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create
+from barnabas.broker.zookeeper.znode_watch import ZnodeWatch
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
@@ -66,7 +69,15 @@ class Membership:
         self.writes = ConfigWrites(host, config, store, metadata, self.configs)
         self.quota_writes = QuotaWrites(host, config, store, metadata, self.configs)
         self.scram_writes = ScramWrites(host, config, store, metadata, self.configs)
-        self._all_writes: tuple[ZnodeWrites, ...] = (self.writes, self.quota_writes, self.scram_writes)
+        #: The rules of the authorizer; None without one.
+        self.acls: AclWatch | None = None
+        self.acl_writes: AclWrites | None = None
+        writes: tuple[ZnodeWrites[Any], ...] = (self.writes, self.quota_writes, self.scram_writes)
+        if config.str_of("authorizer.class.name"):
+            self.acls = AclWatch(host, store, metadata)
+            self.acl_writes = AclWrites(host, config, store, metadata, self.acls)
+            writes = (*writes, self.acl_writes)
+        self._all_writes = writes
         self._node_id = config.node_id
         #: The czxid of the registration, -1 before it.
         self.broker_epoch = _UNREGISTERED
@@ -77,6 +88,10 @@ class Membership:
         self._others: dict[StoreSteps, None] = {}
         self._is_member = False
         self._is_active = False
+
+    @property
+    def _watches(self) -> tuple[ZnodeWatch[Any], ...]:
+        return (self.configs,) if self.acls is None else (self.acls, self.configs)
 
     def start(self) -> None:
         """Joins the cluster in the current session; in a new one if it has expired while the logs were opened."""
@@ -114,6 +129,9 @@ class Membership:
         self._joining = StoreSteps(self._steps(), self._on_joined).start()
 
     def _steps(self) -> Steps[int | ConfigError]:
+        if self.acls is not None:
+            # The rules come first: the authorizer takes the first image for one that has them.
+            yield from self.acls.load()
         yield from self.configs.load()
         yield from self._read_feature()
         found = yield from self._registrar.register()
@@ -169,7 +187,8 @@ class Membership:
             steps.close()
         self._others.clear()
         self._registrar.close()
-        self.configs.close()
+        for watch in self._watches:
+            watch.close()
         self._controller.on_signal(ControllerSignal.SESSION_EXPIRED)
 
     # -- store.StoreListener
@@ -184,7 +203,7 @@ class Membership:
         self._controller.disconnected()
 
     def reconnected(self) -> None:
-        for steps in (self._joining, self.configs, *self._all_writes, *self._others):
+        for steps in (self._joining, *self._watches, *self._all_writes, *self._others):
             if steps is not None:
                 steps.resume()
         self._controller.reconnected()
@@ -201,7 +220,8 @@ class Membership:
         self._registrar.changed(path, event_type)
         if not self._is_active:
             return
-        self.configs.changed(path)
+        for watch in self._watches:
+            watch.changed(path)
         if path == paths.FEATURE:
             self._begin(self._read_feature())
         self._controller.changed(path, event_type)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeVar
 
+from barnabas.common.host import Timers
 from barnabas.znodes import paths
 from barnabas.zookeeper.client.store import CreateReply, ReadReply, ZnodeStore
 from barnabas.zookeeper.wire.codes import CreateFlags, ErrorCode
@@ -98,6 +99,21 @@ class RunningSteps:
         """Repeats the requests whose answers were lost, after the session is connected again."""
         for running in tuple(self._running):
             running.resume()
+
+
+class _Pause:
+    """The answer to a pause, which is never lost."""
+
+    is_lost = False
+
+
+def pause(timers: Timers, duration_ms: int) -> Steps[None]:
+    """Lets the event loop do other work, for at least this long."""
+
+    def request(answered: Callable[[_Pause], None]) -> None:
+        timers.call_later(duration_ms, lambda: answered(_Pause()))
+
+    yield request
 
 
 def read(store: ZnodeStore, path: str, *, watch: bool = False) -> Steps[ReadReply]:
