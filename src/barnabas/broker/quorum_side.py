@@ -38,8 +38,6 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from barnabas.protocol.messages.create_acls import CreateAclsRequest
-from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -80,6 +78,7 @@ class QuorumSide:
         self._watch = QuorumWatch(host, config, self.raft)
         strategy = _election_strategy(host, config)
         self.controller = Controller(host, config, self.raft, metadata, formatted.cluster_id, strategy)
+        self.acls = self.controller.acls
         self.journal_controller = self.controller
         self.access = ControllerAccess(
             host,
@@ -322,12 +321,6 @@ class QuorumSide:
 
     def alter_user_scram_credentials(self, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
         self.controller.alter_user_scram_credentials(request, context.reply, actor=context.principal)
-
-    def create_acls(self, context: RequestContext, request: CreateAclsRequest) -> None:
-        self.controller.acls.create(request, context.reply, actor=context.principal)
-
-    def delete_acls(self, context: RequestContext, request: DeleteAclsRequest) -> None:
-        self.controller.acls.delete(request, context.reply, actor=context.principal)
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         self.controller.update_features(request, context.api_version, context.reply, actor=context.principal)

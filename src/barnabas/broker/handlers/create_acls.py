@@ -21,5 +21,5 @@ def handle(context: RequestContext, request: CreateAclsRequest, services: Servic
     if services.authorizer is None:
         refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    services.side.create_acls(context, request)
+    services.side.acls.create(request, context.reply, actor=context.principal)
     return None

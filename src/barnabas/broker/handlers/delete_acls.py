@@ -21,5 +21,5 @@ def handle(context: RequestContext, request: DeleteAclsRequest, services: Servic
     if services.authorizer is None:
         refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    services.side.delete_acls(context, request)
+    services.side.acls.delete(request, context.reply, actor=context.principal)
     return None

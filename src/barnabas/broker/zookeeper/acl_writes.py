@@ -61,11 +61,11 @@ class AclWrites(ZnodeWrites[AclWatch]):
         self._requests: deque[tuple[Steps[Any], Callable[[Any], None]]] = deque()
         self._is_serving = False
 
-    def create(self, request: CreateAclsRequest, reply: Callable[[CreateAclsResponse], None]) -> None:
-        """Adds the rules that are valid."""
+    def create(self, request: CreateAclsRequest, reply: Callable[[CreateAclsResponse], None], *, actor: str) -> None:
+        """Adds the rules that are valid. Znodes do not name the actor."""
         self._start(self._create(request), reply)
 
-    def delete(self, request: DeleteAclsRequest, reply: Callable[[DeleteAclsResponse], None]) -> None:
+    def delete(self, request: DeleteAclsRequest, reply: Callable[[DeleteAclsResponse], None], *, actor: str) -> None:
         """Removes the rules that the filters match."""
         self._start(self._delete(request), reply)
 

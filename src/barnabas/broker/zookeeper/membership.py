@@ -69,15 +69,17 @@ class Membership:
         self.writes = ConfigWrites(host, config, store, metadata, self.configs)
         self.quota_writes = QuotaWrites(host, config, store, metadata, self.configs)
         self.scram_writes = ScramWrites(host, config, store, metadata, self.configs)
-        #: The rules of the authorizer; None without one.
-        self.acls: AclWatch | None = None
-        self.acl_writes: AclWrites | None = None
-        writes: tuple[ZnodeWrites[Any], ...] = (self.writes, self.quota_writes, self.scram_writes)
-        if config.str_of("authorizer.class.name"):
-            self.acls = AclWatch(host, store, metadata)
-            self.acl_writes = AclWrites(host, config, store, metadata, self.acls)
-            writes = (*writes, self.acl_writes)
-        self._all_writes = writes
+        acls = AclWatch(host, store, metadata)
+        self.acl_writes = AclWrites(host, config, store, metadata, acls)
+        self._all_writes: tuple[ZnodeWrites[Any], ...] = (
+            self.writes,
+            self.quota_writes,
+            self.scram_writes,
+            self.acl_writes,
+        )
+        #: The rules come first: the authorizer, if there is one, takes the first image for one that has them.
+        has_authorizer = config.str_of("authorizer.class.name") != ""
+        self._watches: tuple[ZnodeWatch[Any], ...] = (acls, self.configs) if has_authorizer else (self.configs,)
         self._node_id = config.node_id
         #: The czxid of the registration, -1 before it.
         self.broker_epoch = _UNREGISTERED
@@ -88,10 +90,6 @@ class Membership:
         self._others: dict[StoreSteps, None] = {}
         self._is_member = False
         self._is_active = False
-
-    @property
-    def _watches(self) -> tuple[ZnodeWatch[Any], ...]:
-        return (self.configs,) if self.acls is None else (self.acls, self.configs)
 
     def start(self) -> None:
         """Joins the cluster in the current session; in a new one if it has expired while the logs were opened."""
@@ -129,10 +127,8 @@ class Membership:
         self._joining = StoreSteps(self._steps(), self._on_joined).start()
 
     def _steps(self) -> Steps[int | ConfigError]:
-        if self.acls is not None:
-            # The rules come first: the authorizer takes the first image for one that has them.
-            yield from self.acls.load()
-        yield from self.configs.load()
+        for watch in self._watches:
+            yield from watch.load()
         yield from self._read_feature()
         found = yield from self._registrar.register()
         if isinstance(found, int):

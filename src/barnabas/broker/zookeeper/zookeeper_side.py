@@ -18,7 +18,6 @@ from barnabas.broker.requests.cluster_side import FeatureView
 from barnabas.broker.requests.context import RequestContext, ZooKeeperServices
 from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.sides import ConnectedParts, SideParts
-from barnabas.broker.zookeeper.acl_writes import AclWrites
 from barnabas.broker.zookeeper.controller_feed import ControllerFeed
 from barnabas.broker.zookeeper.departure import Departure
 from barnabas.broker.zookeeper.directory_assignments import UnreportedAssignments
@@ -44,8 +43,6 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from barnabas.protocol.messages.create_acls import CreateAclsRequest
-from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 from barnabas.protocol.peer_security import security_on
@@ -105,6 +102,7 @@ class ZooKeeperSide:
         self._membership = Membership(
             host, config, session.store, metadata, self.controller, self._catch_up, self._on_registered
         )
+        self.acls = self._membership.acl_writes
         self._parts: ConnectedParts | None = None
         self._feed: ControllerFeed | None = None
         self._departure: Departure | None = None
@@ -241,20 +239,6 @@ class ZooKeeperSide:
             self._membership.scram_writes.alter(request, context.principal, context.reply)
         else:
             context.reply(refused(request, ErrorCode.NOT_CONTROLLER))
-
-    def create_acls(self, context: RequestContext, request: CreateAclsRequest) -> None:
-        """Writes the rules, as any broker can."""
-        self._acl_writes.create(request, context.reply)
-
-    def delete_acls(self, context: RequestContext, request: DeleteAclsRequest) -> None:
-        """Removes the rules, as any broker can."""
-        self._acl_writes.delete(request, context.reply)
-
-    @property
-    def _acl_writes(self) -> AclWrites:
-        writes = self._membership.acl_writes
-        assert writes is not None, "there is an authorizer"
-        return writes
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         """Refuses each update, because ZooKeeper mode has no features."""
