@@ -64,7 +64,7 @@ def described(secured: SecuredBroker, **chosen: Any) -> set[tuple[str, int, str]
         "permission_type": 1,
     }
     response = secured.connect().call(DescribeAclsRequest(**every | chosen), 3, DescribeAclsResponse)
-    assert response.error_code == 0
+    assert (response.error_code, response.error_message) == (0, "")
     return {(one.resource_name, one.pattern_type, acl.host) for one in response.resources for acl in one.acls}
 
 

@@ -168,6 +168,15 @@ def test_what_exists_is_not_written_again(alone: ZooKeeperBroker) -> None:
     assert len(notifications(alone)) == 1
 
 
+def test_a_rule_belongs_to_the_first_filter_that_matches_it(alone: ZooKeeperBroker) -> None:
+    create(connect(alone), {}, {"operation": AclOperation.WRITE})
+    assert delete(connect(alone), {"operation": AclOperation.WRITE}, {}, {}) == [
+        [("orders", 4, 0)],
+        [("orders", 3, 0)],
+        [],
+    ]
+
+
 REFUSED = [
     ({"resource_name": "a/b"}, "Failed to create ACL: the resource name a/b has a slash"),
     ({"operation": 15}, "Failed to create ACL: ZooKeeper mode has no operation TWO_PHASE_COMMIT"),

@@ -107,16 +107,20 @@ class AclWrites(ZnodeWrites[AclWatch]):
             if pattern is not None:
                 yield from self._watch.refresh(pattern)  # Other brokers' rules, which this one may not have read yet.
         _, results = yield from self._matched(request)
-        removed: dict[ResourcePattern, list[_Match]] = {}
+        removed: dict[ResourcePattern, dict[AclEntry, _Match]] = {}
         for result in results:
+            first: list[_Match] = []
             for row in result.matching_acls:
                 pattern = ResourcePattern(row.resource_type, row.resource_name, row.pattern_type)
-                removed.setdefault(pattern, []).append(row)
+                entry = AclEntry(row.principal, row.permission_type, row.operation, row.host)
+                if removed.setdefault(pattern, {}).setdefault(entry, row) is row:
+                    first.append(row)
+            # The result of a rule is that of the first filter which matches it, as in Kafka 3.9.1.
+            result.matching_acls = first
         for pattern, rows in removed.items():
-            entries = {AclEntry(row.principal, row.permission_type, row.operation, row.host) for row in rows}
-            refused = yield from self._change(pattern, removed=entries)
+            refused = yield from self._change(pattern, removed=rows.keys())
             if refused is not None:
-                for row in rows:
+                for row in rows.values():
                     row.error_code, row.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, refused
         return DeleteAclsResponse(filter_results=results)
 
