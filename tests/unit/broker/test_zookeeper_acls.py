@@ -10,6 +10,7 @@ from tests.support.secured import ADMIN, ALICE
 from tests.support.wired import WiredClient
 from tests.support.zookeeper_broker import ZooKeeperBroker, ZooKeeperBrokerClient
 
+from barnabas.broker.metrics import authorizations
 from barnabas.common.authorizer_keys import ACL_AUTHORIZER
 from barnabas.common.errors import NO_AUTHORIZER, ErrorCode
 from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource
@@ -54,8 +55,9 @@ def secured(first: ZooKeeperBroker | None = None, **properties: str) -> ZooKeepe
     """Starts a broker with an authorizer, in the cluster of another one if there is one."""
     chosen = {"authorizer_class_name": ACL_AUTHORIZER, "super_users": f"{ADMIN};User:ANONYMOUS", **properties}
     if first is None:
-        return ZooKeeperBroker(**chosen).start()  # type: ignore[arg-type]
-    broker = ZooKeeperBroker(first.tree, broker_id="2", listeners="PLAINTEXT://localhost:9094", **chosen).start()
+        return ZooKeeperBroker(None, None, **chosen).start()
+    second = {"broker_id": "2", "listeners": "PLAINTEXT://localhost:9094", **chosen}
+    broker = ZooKeeperBroker(first.tree, None, **second).start()
     broker.settle(6_000)
     first.settle()
     return broker
@@ -177,7 +179,7 @@ def test_a_rule_belongs_to_the_first_filter_that_matches_it(alone: ZooKeeperBrok
     ]
 
 
-REFUSED = [
+REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"resource_name": "a/b"}, "Failed to create ACL: the resource name a/b has a slash"),
     ({"operation": 15}, "Failed to create ACL: ZooKeeper mode has no operation TWO_PHASE_COMMIT"),
     ({"resource_name": ""}, "Invalid empty resource name"),
@@ -187,7 +189,7 @@ REFUSED = [
 
 
 def test_a_rule_that_cannot_be_is_refused_alone(alone: ZooKeeperBroker) -> None:
-    rows = create(connect(alone), *(wrong for wrong, _ in REFUSED), {})
+    rows = create(connect(alone), *[wrong for wrong, _ in REFUSED], {})
     assert rows == [*((ErrorCode.INVALID_REQUEST, text) for _, text in REFUSED), (0, "")]
     assert described(alone) == {("orders", 3, ALICE, 3, 3)}
 
@@ -376,7 +378,7 @@ def broken(request: pytest.FixtureRequest) -> bytes:
 
 @pytest.mark.parametrize("default", ["false", "true"])
 def test_a_broken_znode_denies_everything_on_its_resource_alone(broken: bytes, default: str) -> None:
-    """Its rules could deny; a resource without any rule would be open to everybody."""
+    """The rules in it could deny; a resource without any rule would be open to everybody."""
     first = secured(allow_everyone_if_no_acl_found=default)
     assert seen(first) == (ALLOWED if default == "true" else DENIED)
     first.tree.set(ORDERS, broken)
@@ -453,6 +455,14 @@ def test_the_log_has_the_lines_of_kafkas_authorizer(alone: ZooKeeperBroker, capl
         "Principal = User:alice is Denied Operation = Alter from host = 127.0.0.1 on resource = "
         "Cluster:LITERAL:kafka-cluster for request = CreateAcls with resourceRefCount = 1"
     ]
+
+
+def test_the_metrics_name_the_class(alone: ZooKeeperBroker) -> None:
+    create(connect(alone), {}, {"operation": AclOperation.WRITE})
+    found = {family.name: family.samples for family in authorizations.collect(alone.broker)}
+    (sample,) = found["kafka_server_plugins_acls_total_count"]
+    labels = (("config", "authorizer.class.name"), ("class", "AclAuthorizer"), ("role", "broker"))
+    assert (sample.labels, sample.value) == (labels, 2.0)
 
 
 def test_changes_are_multis_of_the_acls_and_the_notification(alone: ZooKeeperBroker) -> None:
