@@ -19,6 +19,7 @@ from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAcls
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.znodes.config_znodes import encode_config
 from barnabas.zookeeper.client.store import MultiReply
 from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 from barnabas.zookeeper.wire.operations import Part
@@ -162,6 +163,17 @@ def test_rules_of_prefixes_have_znodes_and_notifications_of_their_own(alone: Zoo
     assert (seen(alone), seen(alone, "other")) == (ALLOWED, DENIED)
 
 
+def test_brokers_follow_rules_of_prefixes(alone: ZooKeeperBroker) -> None:
+    other = secured(alone)
+    prefixed = {"resource_name": "ord", "resource_pattern_type": AclPattern.PREFIXED}
+    create(connect(alone), prefixed)
+    other.settle()
+    assert seen(other) == ALLOWED
+    delete(connect(alone), {"pattern_type_filter": AclPattern.PREFIXED})
+    other.settle()
+    assert seen(other) == DENIED
+
+
 def test_what_exists_is_not_written_again(alone: ZooKeeperBroker) -> None:
     client = connect(alone)
     assert create(client, {}, {}) == create(client, {}, {}) == [(0, "")] * 2
@@ -261,19 +273,34 @@ def test_two_brokers_change_one_resource_at_once(alone: ZooKeeperBroker, exists:
     assert len(notifications(alone)) == (3 if exists else 2)
 
 
-def test_the_last_rule_is_removed_while_another_broker_adds_one(alone: ZooKeeperBroker) -> None:
+@pytest.mark.parametrize("is_removed_first", [True, False])
+def test_the_last_rule_is_removed_while_another_broker_adds_one(alone: ZooKeeperBroker, is_removed_first: bool) -> None:
     other = secured(alone)
     create(connect(alone), {})
     other.settle()
+    alone.settle()
     adding, removing = connect(alone), connect(other)
     adding.send(creations({"operation": AclOperation.WRITE}), 3)
-    removing.send(DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**EVERY)]), 3)
-    for broker in (alone, other, other, alone):
-        broker.store.answer(1)
-    assert data(alone) is None
-    alone.settle()
-    other.settle()
+    only = EVERY | {"operation": AclOperation.READ}
+    removing.send(DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**only)]), 3)
+    for broker in (alone, other):
+        broker.store.answer(1)  # the read
+    (other if is_removed_first else alone).store.answer(1)  # the write
+    assert (data(alone) is None) == is_removed_first
+    for _ in range(2):
+        alone.settle()
+        other.settle()
     assert described(alone) == described(other) == {("orders", 3, ALICE, 4, 3)}
+
+
+def test_the_answer_waits_for_the_own_image_only(alone: ZooKeeperBroker) -> None:
+    client = connect(alone)
+    client.send(creations({}), 3)
+    alone.store.answer(1)
+    assert not client.received()
+    alone.store.answer(1)
+    assert client.received()
+    assert described_without_waiting(alone) == {("orders", 3, ALICE, 3, 3)}
 
 
 def test_a_filter_that_names_a_resource_removes_what_this_broker_has_not_seen(alone: ZooKeeperBroker) -> None:
@@ -352,6 +379,37 @@ def test_a_new_session_finds_what_was_changed_meanwhile(alone: ZooKeeperBroker) 
     alone.tree.set("/kafka-acl/Topic/new", READ_ORDERS)
     alone.settle(6_000)
     assert described(alone) == {("orders", 3, ALICE, 3, 3), ("new", 3, ALICE, 3, 3)}
+
+
+def test_a_notification_is_processed_once(alone: ZooKeeperBroker) -> None:
+    create(connect(alone), {})
+    alone.settle()
+    alone.tree.set(ORDERS, READ_ORDERS.replace(b"Read", b"Write"))  # without a notification
+    create(connect(alone), {"resource_name": "new"})
+    alone.settle()
+    assert described(alone) == {("orders", 3, ALICE, 3, 3), ("new", 3, ALICE, 3, 3)}
+
+
+def test_parents_that_an_operator_deleted_are_made_again(alone: ZooKeeperBroker) -> None:
+    for path in ("/kafka-acl-changes", "/kafka-acl/Topic"):
+        alone.tree.delete(path)
+    assert create(connect(alone), {}) == [(0, "")]
+    assert data(alone) == (READ_ORDERS, 0)
+
+
+def test_the_first_image_of_a_broker_has_the_rules(alone: ZooKeeperBroker) -> None:
+    """The authorizer applies its default from then on."""
+    create(connect(alone), {}, {"resource_name": "new"})
+    alone.tree.set("/config/brokers/<default>", encode_config({"log.cleaner.threads": "1"}))
+    other = ZooKeeperBroker(
+        alone.tree, broker_id="2", listeners="PLAINTEXT://localhost:9094", authorizer_class_name=ACL_AUTHORIZER
+    )
+    assert other.broker.authorizer is not None
+    found: list[tuple[bool, int]] = []
+    other.broker.metadata.subscribe(lambda delta, image: found.append((bool(image.configs), len(image.security.acls))))
+    other.start()
+    assert found[0] == (False, 2)
+    assert (True, 2) in found
 
 
 def test_notifications_end_after_fifteen_minutes(alone: ZooKeeperBroker) -> None:

@@ -64,7 +64,9 @@ class AclWatch(ZnodeWatch[ResourcePattern]):
         super().__init__(host, store, metadata, folders)
         #: Resource -> its ACLs in the image, with their ids there.
         self._known: dict[ResourcePattern, dict[AclEntry, bytes]] = {}
-        self._has_loaded = False
+        #: The records until everything was read for the first time: the authorizer takes the first image for one that
+        #: has all rules.
+        self._unpublished: list[Message] | None = []
 
     def load(self) -> Steps[None]:
         """Creates the parents that are missing, sets the watches, then reads all ACLs."""
@@ -85,9 +87,9 @@ class AclWatch(ZnodeWatch[ResourcePattern]):
             patterns.update(dict.fromkeys(pattern for pattern in found if pattern is not None))
         for pattern in patterns:
             yield from self.refresh(pattern)
-        if not self._has_loaded:
-            self._has_loaded = True
-            self._publish(())  # The authorizer waits for an image, even if there are no rules.
+        if self._unpublished is not None:
+            records, self._unpublished = self._unpublished, None
+            self._publish(records)
 
     def changed(self, path: str) -> None:
         pattern = pattern_of(path)
@@ -140,7 +142,9 @@ class AclWatch(ZnodeWatch[ResourcePattern]):
             self._known[pattern] = known
         else:
             self._known.pop(pattern, None)
-        if changes:
+        if self._unpublished is not None:
+            self._unpublished += changes
+        elif changes:
             self._publish(changes)
 
 

@@ -77,7 +77,7 @@ class Membership:
             self.scram_writes,
             self.acl_writes,
         )
-        #: The rules come first: the authorizer, if there is one, takes the first image for one that has them.
+        #: The rules come first, if there is an authorizer, so that they are in the first image.
         has_authorizer = config.str_of("authorizer.class.name") != ""
         self._watches: tuple[ZnodeWatch[Any], ...] = (acls, self.configs) if has_authorizer else (self.configs,)
         self._node_id = config.node_id
