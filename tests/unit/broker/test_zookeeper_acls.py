@@ -381,6 +381,23 @@ def test_a_new_session_finds_what_was_changed_meanwhile(alone: ZooKeeperBroker) 
     assert described(alone) == {("orders", 3, ALICE, 3, 3), ("new", 3, ALICE, 3, 3)}
 
 
+def test_many_rules_are_read_in_windows_over_lost_connections(alone: ZooKeeperBroker) -> None:
+    for number in range(250):
+        alone.tree.set(f"/kafka-acl/Topic/t{number}", READ_ORDERS)
+    alone.tree.set(ORDERS, b"{")
+    alone.store.expire()
+    while alone.store.waiting < 100:
+        alone.store.answer(1)
+    alone.store.answer(60)
+    alone.store.disconnect()
+    alone.settle()
+    assert len(described_without_waiting(alone)) == 59  # `orders` is read again when the others are known
+    alone.store.reconnect()
+    alone.settle()
+    assert len(described_without_waiting(alone)) == 251
+    assert ("orders", 3, "User:*", AclOperation.ALL, AclPermission.DENY) in described_without_waiting(alone)
+
+
 def test_a_notification_is_processed_once(alone: ZooKeeperBroker) -> None:
     create(connect(alone), {})
     alone.settle()

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.broker.zookeeper.store_steps import Steps, make_path, read
+from barnabas.broker.zookeeper.store_steps import Steps, make_path, read, read_all
 from barnabas.broker.zookeeper.znode_watch import ZnodeWatch
 from barnabas.common.host import Host
 from barnabas.metadata.acls import EVERYBODY, WILDCARD, AclOperation, AclPermission
@@ -85,8 +85,18 @@ class AclWatch(ZnodeWatch[ResourcePattern]):
                 self._host.faults.fatal(f"the rules below {path} cannot be read: {ErrorCode(reply.error).name}")
             found = (pattern_of(f"{path}/{name}") for name in sorted(reply.names or ()))
             patterns.update(dict.fromkeys(pattern for pattern in found if pattern is not None))
-        for pattern in patterns:
-            yield from self.refresh(pattern)
+        by_path = {acl_path(pattern): pattern for pattern in patterns}
+        broken: dict[str, None] = {}
+
+        def take(path: str, reply: ReadReply) -> None:
+            try:
+                self.take(by_path[path], _decoded(path, reply))
+            except ZnodeError:
+                broken[path] = None
+
+        yield from read_all(self._store, by_path, take)
+        for path in broken:
+            yield from self.refresh(by_path[path])
         if self._unpublished is not None:
             records, self._unpublished = self._unpublished, None
             self._publish(records)
