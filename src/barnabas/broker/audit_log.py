@@ -3,6 +3,7 @@
     Principal = User:x is Denied operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:t for request = Fetch
     with resourceRefCount = 1 based on rule DefaultDeny
 
+In ZooKeeper mode the lines are those of Kafka's AclAuthorizer, which has "Operation = Read" and does not name the rule.
 Denied requests are logged at INFO, allowed ones at DEBUG, and decisions that only filter a response at TRACE. One line
 per second is written for the same principal, operation and resource, so that a client that repeats a forbidden request
 does not fill the disk; the next line says how many were left out.
@@ -59,9 +60,10 @@ class Decided(NamedTuple):
 class AuditLog:
     """The audit log of one node."""
 
-    __slots__ = ("_limit",)
+    __slots__ = ("_in_zookeeper_mode", "_limit")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, in_zookeeper_mode: bool = False) -> None:
+        self._in_zookeeper_mode = in_zookeeper_mode
         #: The keys of the limit are (principal, operation, type, name, decision).
         self._limit = LineLimit(clock.now_ms, _INTERVAL_MS, causes_max=_REMEMBERED_MAX)
 
@@ -89,10 +91,13 @@ class AuditLog:
         suffix = self._limit.suffix((requester.principal, int(operation), int(resource), name, what))
         if suffix is None:
             return
+        if self._in_zookeeper_mode:
+            shown, end = f"Operation = {operation.name.title().replace('_', '')}", ""
+        else:
+            shown, end = f"operation = {operation.name}", f" based on rule {rule}"
         _LOG.log(
             level,
-            f"Principal = {requester.principal} is {what} operation = {operation.name} from host = "
+            f"Principal = {requester.principal} is {what} {shown} from host = "
             f"{requester.client_host.removeprefix('/')} on resource = {TYPE_NAMES[resource]}:LITERAL:{name} "
-            f"for request = {API_NAMES[requester.api_key]} with resourceRefCount = {references} "
-            f"based on rule {rule}{suffix}",
+            f"for request = {API_NAMES[requester.api_key]} with resourceRefCount = {references}{end}{suffix}",
         )

@@ -1,4 +1,5 @@
-"""The authorizer of a node. It decides by super users, rules and the default, as Kafka's StandardAuthorizer does.
+"""The authorizer of a node. It decides by super users, rules and the default, as Kafka's StandardAuthorizer does, and
+its AclAuthorizer in ZooKeeper mode.
 
 The rules are those of the metadata image. Decisions are cached by principal, address, operation and resource; the whole
 cache is dropped when a rule changes, so a revoked right ends with the image that revokes it. `version` changes with
@@ -55,7 +56,7 @@ class Authorizer:
         #: Whether the rules are known. Until then, a resource without rules can have some: there is no default.
         self.is_ready = False
         self._answers: dict[tuple[str, str, AclOperation, AclResource, str], Decision] = {}
-        self.audit = AuditLog(clock)
+        self.audit = AuditLog(clock, in_zookeeper_mode=config.is_zookeeper_mode)
         #: The numbers of allowed and denied decisions (metrics of KIP-877).
         self.counts = [0, 0]
         self.rates = CountedRates(clock.now_ms())

@@ -78,6 +78,7 @@ class QuorumSide:
         self._watch = QuorumWatch(host, config, self.raft)
         strategy = _election_strategy(host, config)
         self.controller = Controller(host, config, self.raft, metadata, formatted.cluster_id, strategy)
+        self.acls = self.controller.acls
         self.journal_controller = self.controller
         self.access = ControllerAccess(
             host,

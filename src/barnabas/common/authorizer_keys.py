@@ -8,6 +8,10 @@ from typing import Final
 from barnabas.common.errors import ConfigError
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+#: The authorizer of ZooKeeper mode.
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+#: The ZooKeeper that has the rules, if it is not the one of `zookeeper.connect`.
+ACL_ZOOKEEPER: Final = "authorizer.zookeeper.url"
 SUPER_USERS: Final = "super.users"
 ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
 AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.common import kerberos_settings, log_in_settings, zookeeper_mode
-from barnabas.common.authorizer_keys import STANDARD_AUTHORIZER, super_users
+from barnabas.common.authorizer_keys import ACL_AUTHORIZER, ACL_ZOOKEEPER, STANDARD_AUTHORIZER, super_users
 from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
     Address,
@@ -287,14 +287,13 @@ _PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafk
 
 def _check_authorizer(config: BrokerConfig) -> None:
     authorizer = config.str_of("authorizer.class.name")
-    if authorizer not in ("", STANDARD_AUTHORIZER):
-        raise invalid(
-            "authorizer.class.name",
-            authorizer,
-            f"{STANDARD_AUTHORIZER} is allowed; leave it empty to serve all clients",
-        )
-    if authorizer and config.is_zookeeper_mode:
-        raise invalid("authorizer.class.name", authorizer, "there is no authorizer in ZooKeeper mode")
+    mode, allowed = ("ZooKeeper", ACL_AUTHORIZER) if config.is_zookeeper_mode else ("KRaft", STANDARD_AUTHORIZER)
+    if authorizer not in ("", allowed):
+        text = f"{allowed} is allowed in {mode} mode; leave it empty to serve all clients"
+        raise invalid("authorizer.class.name", authorizer, text)
+    elsewhere = config.originals.get(ACL_ZOOKEEPER, "").strip()
+    if authorizer == ACL_AUTHORIZER and elsewhere not in ("", config.str_of("zookeeper.connect").strip()):
+        raise invalid(ACL_ZOOKEEPER, elsewhere, "the rules are read from the ZooKeeper of zookeeper.connect")
     super_users(config.originals)
     builder = config.originals.get("principal.builder.class", "")
     if builder not in ("", _PRINCIPAL_BUILDER):

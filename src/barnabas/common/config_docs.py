@@ -19,9 +19,9 @@ HEEDED: Final[dict[str, str]] = {
     "replicas move between log directories.",
     "alter.log.dirs.replication.quota.window.size.seconds": "The time span of each sample of the rate at which "
     "replicas move between log directories, in seconds.",
-    "authorizer.class.name": "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer, which decides "
-    "by the ACLs of the cluster, super.users and allow.everyone.if.no.acl.found; or empty, to let everyone do "
-    "everything.",
+    "authorizer.class.name": "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or "
+    "kafka.security.authorizer.AclAuthorizer in ZooKeeper mode, which decides by the ACLs of the cluster, super.users "
+    "and allow.everyone.if.no.acl.found; or empty, to let everyone do everything.",
     "auto.create.topics.enable": "Whether the broker creates a topic that does not exist when a client asks for it by "
     "name.",
     "auto.leader.rebalance.enable": "Whether the controller periodically moves leadership back to the preferred "

@@ -71,12 +71,23 @@ class AclEntry(NamedTuple):
     host: str
 
 
+def has_acls(pattern: ResourcePattern) -> bool:
+    """Returns whether a resource can have ACLs that Kafka's AclAuthorizer reads: it finds no name with a slash."""
+    is_known = pattern.resource_type in RESOURCE_TYPES and pattern.pattern_type in (LITERAL, PREFIXED)
+    return is_known and pattern.name != "" and "/" not in pattern.name
+
+
+def type_path(resource_type: int, pattern_type: int) -> str:
+    """Returns the parent of the ACLs of all resources of one type, of one kind of pattern."""
+    root = paths.ACLS if pattern_type == LITERAL else paths.PREFIXED_ACLS
+    return f"{root}/{RESOURCE_TYPES[resource_type]}"
+
+
 def acl_path(pattern: ResourcePattern) -> str:
     """Returns the path of a resource's ACLs. Raises ValueError for a type that is not the type of a resource."""
     if pattern.resource_type not in RESOURCE_TYPES or pattern.pattern_type not in (LITERAL, PREFIXED):
         raise ValueError(f"{pattern} is not a resource that has ACLs")
-    root = paths.ACLS if pattern.pattern_type == LITERAL else paths.PREFIXED_ACLS
-    return f"{root}/{RESOURCE_TYPES[pattern.resource_type]}/{pattern.name}"
+    return f"{type_path(pattern.resource_type, pattern.pattern_type)}/{pattern.name}"
 
 
 def pattern_of(path: str) -> ResourcePattern | None:

@@ -9,7 +9,7 @@ from tests.support.secured import ADMIN, ALICE, STANDARD, SecuredBroker
 from tests.support.wired import WiredBroker
 
 from barnabas.common.errors import ConfigError, ErrorCode
-from barnabas.controller.kraft import acls
+from barnabas.controller.requests import acls
 from barnabas.controller.requests.result import ControllerEvent
 from barnabas.metadata.acls import AclOperation, AclPattern, AclResource
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -64,7 +64,7 @@ def described(secured: SecuredBroker, **chosen: Any) -> set[tuple[str, int, str]
         "permission_type": 1,
     }
     response = secured.connect().call(DescribeAclsRequest(**every | chosen), 3, DescribeAclsResponse)
-    assert response.error_code == 0
+    assert (response.error_code, response.error_message) == (0, "")
     return {(one.resource_name, one.pattern_type, acl.host) for one in response.resources for acl in one.acls}
 
 

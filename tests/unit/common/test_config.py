@@ -175,7 +175,11 @@ def test_trying_a_change_changes_nothing() -> None:
         ({"listeners": "INSIDE://:9092,CONTROLLER://:9093"}, "No security protocol defined for listener INSIDE"),
         ({"listeners": "PLAINTEXT://:9092"}, "must name one of the listeners"),
         ({"principal_builder_class": "org.x.Y"}, "it decides who a client is"),
-        ({"authorizer_class_name": "org.x.Y"}, "StandardAuthorizer is allowed"),
+        ({"authorizer_class_name": "org.x.Y"}, "StandardAuthorizer is allowed in KRaft mode"),
+        (
+            {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"},
+            "StandardAuthorizer is allowed in KRaft",
+        ),
         ({"controller_listener_names": None}, "No security protocol defined for listener CONTROLLER"),
         (
             {

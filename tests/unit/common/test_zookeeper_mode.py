@@ -30,6 +30,12 @@ def test_the_mode_is_chosen_by_the_connect_string() -> None:
     assert config.warnings == []
 
 
+def test_the_authorizer_is_that_of_zookeeper_mode() -> None:
+    config = build(authorizer_class_name="kafka.security.authorizer.AclAuthorizer", super_users="User:a;User:b")
+    assert config.str_of("authorizer.class.name") == "kafka.security.authorizer.AclAuthorizer"
+    assert config.warnings == []
+
+
 def test_every_key_has_the_default_of_kafka_3_9_1() -> None:
     config = build()
     rows = json.loads((DATA / "configs" / "3.9.1-broker-definitions.json").read_text("utf-8"))
@@ -55,6 +61,18 @@ def test_every_key_has_the_default_of_kafka_3_9_1() -> None:
         ({"control_plane_listener_name": "CONTROL"}, "it must be one of the listeners (PLAINTEXT)"),
         ({"control_plane_listener_name": "PLAINTEXT"}, "it must not be the inter-broker listener"),
         ({"zookeeper_metadata_migration_enable": "true"}, "barnabas migrate-zookeeper"),
+        (
+            {"authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
+            "kafka.security.authorizer.AclAuthorizer is allowed in ZooKeeper mode; leave it empty",
+        ),
+        (
+            {
+                "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+                "authorizer_zookeeper_url": "elsewhere:2181",
+            },
+            "elsewhere:2181 for configuration authorizer.zookeeper.url: the rules are read from",
+        ),
+        ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "super_users": "alice"}, "Type:name"),
         ({"inter_broker_listener_name": "REPLICATION"}, "must be one of the broker's listeners (PLAINTEXT)"),
     ],
 )

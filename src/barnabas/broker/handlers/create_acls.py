@@ -1,4 +1,6 @@
-"""CreateAcls (30), versions 1-3: adds rules, decided by the controller; SECURITY_DISABLED without an authorizer."""
+"""CreateAcls (30), versions 1-3: adds rules, decided by the controller, in ZooKeeper mode by any broker;
+SECURITY_DISABLED without an authorizer.
+"""
 
 from __future__ import annotations
 
@@ -19,5 +21,5 @@ def handle(context: RequestContext, request: CreateAclsRequest, services: Servic
     if services.authorizer is None:
         refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    services.quorum.controller.acls.create(request, context.reply, actor=context.principal)
+    services.side.acls.create(request, context.reply, actor=context.principal)
     return None

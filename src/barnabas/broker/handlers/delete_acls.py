@@ -1,5 +1,5 @@
-"""DeleteAcls (31), versions 1-3: removes the rules that filters match, decided by the controller; SECURITY_DISABLED
-without an authorizer.
+"""DeleteAcls (31), versions 1-3: removes the rules that filters match, decided by the controller, in ZooKeeper mode by
+any broker; SECURITY_DISABLED without an authorizer.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def handle(context: RequestContext, request: DeleteAclsRequest, services: Servic
     if services.authorizer is None:
         refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    services.quorum.controller.acls.delete(request, context.reply, actor=context.principal)
+    services.side.acls.delete(request, context.reply, actor=context.principal)
     return None

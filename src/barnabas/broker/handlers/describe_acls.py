@@ -42,4 +42,4 @@ def handle(context: RequestContext, request: DescribeAclsRequest, services: Serv
                 permission_type=rule.permission,
             )
         )
-    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+    return DescribeAclsResponse(resources=list(resources.values()))

@@ -22,7 +22,8 @@ def collect(broker: Broker) -> Iterator[Family]:
     if authorizer is None:
         return
     role = "broker" if broker.config.is_broker else "controller"
-    labels = (("config", "authorizer.class.name"), ("class", "StandardAuthorizer"), ("role", role))
+    name_of_class = broker.config.str_of("authorizer.class.name").rpartition(".")[2]
+    labels = (("config", "authorizer.class.name"), ("class", name_of_class), ("role", role))
     allowed, denied = authorizer.rates.per_minute(broker.host.clock.now_ms(), authorizer.counts)
     for name, text, value in (
         ("acls_total_count", "Rules", float(len(authorizer.index))),

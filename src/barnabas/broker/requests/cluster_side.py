@@ -27,8 +27,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsResponse,
     )
     from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+    from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from barnabas.protocol.messages.list_partition_reassignments import (
@@ -123,8 +125,20 @@ class ClusterController(Protocol):
     ) -> None: ...
 
 
+class AclChanges(Protocol):
+    """The changes of the authorizer's rules."""
+
+    def create(self, request: CreateAclsRequest, reply: Reply[CreateAclsResponse], *, actor: str) -> None: ...
+
+    def delete(self, request: DeleteAclsRequest, reply: Reply[DeleteAclsResponse], *, actor: str) -> None: ...
+
+
 class ClusterSide(Protocol):
     """The interface of the features that clients see and that differ between KRaft and ZooKeeper mode."""
+
+    @property
+    def acls(self) -> AclChanges:
+        """Decides changes of the authorizer's rules; used only if there is an authorizer."""
 
     def features(self) -> FeatureView: ...
 

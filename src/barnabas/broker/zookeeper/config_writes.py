@@ -9,9 +9,11 @@ not exist is created. The response follows when this broker's own image has the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from barnabas.broker.zookeeper.config_watch import ConfigWatch, entity_path
 from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps, create, make_path, read
+from barnabas.broker.zookeeper.znode_watch import ZnodeWatch
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
@@ -29,16 +31,16 @@ from barnabas.zookeeper.wire.codes import ErrorCode as StoreError
 from barnabas.zookeeper.wire.operations import Part
 from barnabas.zookeeper.wire.records import CheckVersionRequest, SetDataRequest
 
+#: The watch that puts what was written into this broker's image.
+W = TypeVar("W", bound=ZnodeWatch[Any])
 #: /controller is created anew by each controller, and never changed.
 _CONTROLLER_VERSION = 0
 
 
-class ZnodeWrites:
-    """The common part of all writers of configurations: the changes of one request are made one after the other."""
+class ZnodeWrites(Generic[W]):
+    """The common part of all writers: the changes of one request are made one after the other."""
 
-    def __init__(
-        self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: ConfigWatch
-    ) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: W) -> None:
         self._host = host
         self._config = config
         self._store = store
@@ -54,7 +56,7 @@ class ZnodeWrites:
         return ControllerView(self._metadata.image, self._config, self._host.random)
 
 
-class ConfigWrites(ZnodeWrites):
+class ConfigWrites(ZnodeWrites[ConfigWatch]):
     """The configuration changes that this broker makes. The changes of one request are made one after the other."""
 
     def change(

@@ -1,16 +1,18 @@
 """A broker's membership in its cluster: what it reads and writes in each session with ZooKeeper.
 
-session opened     configurations below their watch -> /brokers/ids/N -> topics that exist -> the controller
+session opened     ACLs and configurations below their watches -> /brokers/ids/N -> topics that exist -> the controller
 session expired    the controller resigns, then the next session opens (G34); everything is done again
-watch fired        configurations, /feature, the registration in the way, the controller's znodes
+watch fired        ACLs, configurations, /feature, the registration in the way, the controller's znodes
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from barnabas.broker.zookeeper.acl_watch import AclWatch
+from barnabas.broker.zookeeper.acl_writes import AclWrites
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ConfigWrites, ZnodeWrites
 from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
@@ -18,6 +20,7 @@ from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
 from barnabas.broker.zookeeper.scram_writes import ScramWrites
 from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create
+from barnabas.broker.zookeeper.znode_watch import ZnodeWatch
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
@@ -66,7 +69,17 @@ class Membership:
         self.writes = ConfigWrites(host, config, store, metadata, self.configs)
         self.quota_writes = QuotaWrites(host, config, store, metadata, self.configs)
         self.scram_writes = ScramWrites(host, config, store, metadata, self.configs)
-        self._all_writes: tuple[ZnodeWrites, ...] = (self.writes, self.quota_writes, self.scram_writes)
+        acls = AclWatch(host, store, metadata)
+        self.acl_writes = AclWrites(host, config, store, metadata, acls)
+        self._all_writes: tuple[ZnodeWrites[Any], ...] = (
+            self.writes,
+            self.quota_writes,
+            self.scram_writes,
+            self.acl_writes,
+        )
+        #: The rules come first, if there is an authorizer, so that they are in the first image.
+        has_authorizer = config.str_of("authorizer.class.name") != ""
+        self._watches: tuple[ZnodeWatch[Any], ...] = (acls, self.configs) if has_authorizer else (self.configs,)
         self._node_id = config.node_id
         #: The czxid of the registration, -1 before it.
         self.broker_epoch = _UNREGISTERED
@@ -114,7 +127,8 @@ class Membership:
         self._joining = StoreSteps(self._steps(), self._on_joined).start()
 
     def _steps(self) -> Steps[int | ConfigError]:
-        yield from self.configs.load()
+        for watch in self._watches:
+            yield from watch.load()
         yield from self._read_feature()
         found = yield from self._registrar.register()
         if isinstance(found, int):
@@ -169,7 +183,8 @@ class Membership:
             steps.close()
         self._others.clear()
         self._registrar.close()
-        self.configs.close()
+        for watch in self._watches:
+            watch.close()
         self._controller.on_signal(ControllerSignal.SESSION_EXPIRED)
 
     # -- store.StoreListener
@@ -184,7 +199,7 @@ class Membership:
         self._controller.disconnected()
 
     def reconnected(self) -> None:
-        for steps in (self._joining, self.configs, *self._all_writes, *self._others):
+        for steps in (self._joining, *self._watches, *self._all_writes, *self._others):
             if steps is not None:
                 steps.resume()
         self._controller.reconnected()
@@ -201,7 +216,8 @@ class Membership:
         self._registrar.changed(path, event_type)
         if not self._is_active:
             return
-        self.configs.changed(path)
+        for watch in self._watches:
+            watch.changed(path)
         if path == paths.FEATURE:
             self._begin(self._read_feature())
         self._controller.changed(path, event_type)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ZnodeWrites, change_entity
 from barnabas.broker.zookeeper.store_steps import Steps
 from barnabas.common.errors import ErrorCode
@@ -24,7 +25,7 @@ _Request = AlterClientQuotasRequest
 _Response = AlterClientQuotasResponse
 
 
-class QuotaWrites(ZnodeWrites):
+class QuotaWrites(ZnodeWrites[ConfigWatch]):
     """The changes of quotas that this broker makes. The changes of one request are made one after the other."""
 
     def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:

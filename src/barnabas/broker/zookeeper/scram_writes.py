@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ZnodeWrites, change_entity
 from barnabas.broker.zookeeper.store_steps import Steps
 from barnabas.common.errors import ErrorCode
@@ -27,7 +28,7 @@ _Request = AlterUserScramCredentialsRequest
 _Response = AlterUserScramCredentialsResponse
 
 
-class ScramWrites(ZnodeWrites):
+class ScramWrites(ZnodeWrites[ConfigWatch]):
     """The changes of credentials that this broker makes. Those of one request are made one user after the other."""
 
     def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:

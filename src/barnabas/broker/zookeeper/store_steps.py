@@ -2,16 +2,18 @@
 
     reply = yield lambda reply: store.read(path, reply)
 
-One request is in flight at a time. A request whose answer was lost is made again when the session is connected again,
-so a generator only yields requests that can be repeated.
+One request, or one window of reads, is in flight at a time. A request whose answer was lost is made again when the
+session is connected again, so a generator only yields requests that can be repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.common.errors import ConfigError
+from barnabas.common.host import Timers
 from barnabas.znodes import paths
 from barnabas.zookeeper.client.store import CreateReply, ReadReply, ZnodeStore
 from barnabas.zookeeper.wire.codes import CreateFlags, ErrorCode
@@ -27,6 +29,8 @@ class Reply(Protocol):
 #: A function that makes a request and passes the answer to its argument.
 Request = Callable[[Callable[[Any], None]], None]
 T = TypeVar("T")
+#: The number of reads that are in flight together.
+_WINDOW: Final = 100
 Steps = Generator[Request, Any, T]
 
 
@@ -100,9 +104,48 @@ class RunningSteps:
             running.resume()
 
 
+class _Done(NamedTuple):
+    """The answer to a pause, which is never lost, and to several reads."""
+
+    is_lost: bool = False
+
+
+def pause(timers: Timers, duration_ms: int) -> Steps[None]:
+    """Lets the event loop do other work, for at least this long."""
+
+    def request(answered: Callable[[_Done], None]) -> None:
+        timers.call_later(duration_ms, lambda: answered(_Done()))
+
+    yield request
+
+
 def read(store: ZnodeStore, path: str, *, watch: bool = False) -> Steps[ReadReply]:
     reply: ReadReply = yield lambda answered: store.read(path, answered, watch=watch)
     return reply
+
+
+def read_all(store: ZnodeStore, names: Iterable[str], take: Callable[[str, ReadReply], None]) -> Steps[None]:
+    """Reads many znodes, a window of them at a time. `take` receives each reply as it arrives, some of them twice."""
+    left = list(names)
+    while left:
+        window, left = left[:_WINDOW], left[_WINDOW:]
+        yield partial(_read_window, store, window, take)
+
+
+def _read_window(
+    store: ZnodeStore, window: list[str], take: Callable[[str, ReadReply], None], answered: Callable[[_Done], None]
+) -> None:
+    replies: list[ReadReply] = []
+
+    def on_reply(path: str, reply: ReadReply) -> None:
+        replies.append(reply)
+        if not reply.is_lost:
+            take(path, reply)
+        if len(replies) == len(window):
+            answered(_Done(any(each.is_lost for each in replies)))
+
+    for path in window:
+        store.read(path, partial(on_reply, path))
 
 
 def create(store: ZnodeStore, path: str, data: bytes | None, flags: int = CreateFlags.PERSISTENT) -> Steps[CreateReply]:

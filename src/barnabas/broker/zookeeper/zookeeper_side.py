@@ -102,6 +102,7 @@ class ZooKeeperSide:
         self._membership = Membership(
             host, config, session.store, metadata, self.controller, self._catch_up, self._on_registered
         )
+        self.acls = self._membership.acl_writes
         self._parts: ConnectedParts | None = None
         self._feed: ControllerFeed | None = None
         self._departure: Departure | None = None

@@ -4,9 +4,9 @@ commit.
 
 from __future__ import annotations
 
-from barnabas.controller.kraft import acls
 from barnabas.controller.kraft.proposals import Proposals, Reply
 from barnabas.controller.replication_requests import decide
+from barnabas.controller.requests import acls
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 

@@ -33,7 +33,8 @@ from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord
 _Created = CreateAclsResponse.AclCreationResult
 _Deleted = DeleteAclsResponse.DeleteAclsFilterResult
 _Match = DeleteAclsResponse.DeleteAclsMatchingAcl
-_Matched = tuple[dict[bytes, AclRule], list[_Deleted]]
+#: The rules that the filters of a request match, by id, and the result of each filter.
+MatchedRules = tuple[dict[bytes, AclRule], list[_Deleted]]
 
 _RECORDS_MAX: Final = 10_000
 #: The number of rules decided in one turn of the event loop.
@@ -60,16 +61,8 @@ def _create_from(
     added: dict[AclRule, AccessControlEntryRecord] = {}
     begin = len(results)
     for creation in request.creations[begin : begin + _RULES_IN_PORTION]:
-        rule = AclRule(
-            creation.resource_type,
-            creation.resource_name,
-            creation.resource_pattern_type,
-            creation.operation,
-            creation.principal,
-            creation.host,
-            creation.permission_type,
-        )
-        problem = _problem_of(rule)
+        rule = rule_of(creation)
+        problem = problem_of(rule)
         if problem is not None:
             results.append(_Created(error_code=ErrorCode.INVALID_REQUEST, error_message=problem))
             continue
@@ -88,7 +81,20 @@ def create_refused(request: CreateAclsRequest, code: ErrorCode, text: str | None
     return CreateAclsResponse(results=[_Created(error_code=code, error_message=text) for _ in request.creations])
 
 
-def _problem_of(rule: AclRule) -> str | None:
+def rule_of(creation: CreateAclsRequest.AclCreation) -> AclRule:
+    """Returns the rule that a request adds."""
+    return AclRule(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.operation,
+        creation.principal,
+        creation.host,
+        creation.permission_type,
+    )
+
+
+def problem_of(rule: AclRule) -> str | None:
     """Returns why a rule cannot be created, None if it can."""
     if rule.resource_type == AclResource.CLUSTER and rule.resource_name not in ("", CLUSTER_NAME):
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
@@ -113,11 +119,11 @@ def _problem_of(rule: AclRule) -> str | None:
 
 
 def delete_acls(view: ControllerView, request: DeleteAclsRequest, actor: str) -> Result[DeleteAclsResponse]:
-    return _search(view, _matched(view.image.security, request), request, actor)
+    return _search(view, matched_rules(view.image.security, request), request, actor)
 
 
 def _search(
-    view: ControllerView, work: Portions[_Matched], request: DeleteAclsRequest, actor: str
+    view: ControllerView, work: Portions[MatchedRules], request: DeleteAclsRequest, actor: str
 ) -> Result[DeleteAclsResponse]:
     """Searches one portion of the rules; after the last portion, removes the rules that were found. The search covers
     the rules that existed when the request arrived.
@@ -136,7 +142,7 @@ def _search(
     return _remove(view, list(removed.items()), DeleteAclsResponse(filter_results=results), actor)
 
 
-def _matched(security: SecurityImage, request: DeleteAclsRequest) -> Portions[_Matched]:
+def matched_rules(security: SecurityImage, request: DeleteAclsRequest) -> Portions[MatchedRules]:
     """Returns the rules that the filters match, by id, and the result of each filter."""
     removed: dict[bytes, AclRule] = {}
     results: list[_Deleted] = []
