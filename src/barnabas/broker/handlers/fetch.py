@@ -197,6 +197,9 @@ class _PendingFetch:
         if len(items) <= _READ_AT_ONCE:
             outcome = FetchRound(items, self._plan)
             read_more(services.replicas, items, outcome)
+            if self._plan.replica_id >= 0:
+                # The position of the follower can have advanced the HW: producers that wait for it come first.
+                services.turn_output.send()
             if session is not None:
                 session.watch(items)
         else:

@@ -195,7 +195,9 @@ class DelayedProduce(DelayedOperation):
                     waiter.cancel()
         for append in self._missing:
             append.fail(ErrorCode.REQUEST_TIMED_OUT)
-        self._request.reply_with(lambda: _encode(self._request, self._topics, self._services))
+        chunks = _encode(self._request, self._topics, self._services)
+        if chunks is not None:
+            self._request.reply_encoded(chunks)
 
 
 # -- answering

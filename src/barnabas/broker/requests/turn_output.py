@@ -35,6 +35,10 @@ class TurnOutput:
     def end(self) -> None:
         """Ends the turn: sends the responses of all connections that have some."""
         self.is_open = False
+        self.send()
+
+    def send(self) -> None:
+        """Sends the responses so far, so that they do not wait for the rest of the turn."""
         if self._senders:
             senders, self._senders = self._senders, {}
             for sender in senders:
