@@ -18,7 +18,7 @@ _LATE = [
     zookeeper_mutations.isr_changed_without_compare_and_set,
     zookeeper_mutations.old_stop_replica_obeyed,
     zookeeper_mutations.no_registration_after_an_expiry,
-    zookeeper_mutations.ephemerals_kept_over_a_restart,
+    zookeeper_mutations.ephemerals_kept_across_a_restart,
 ]
 _DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 _BLOCK = 20

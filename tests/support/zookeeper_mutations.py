@@ -187,7 +187,7 @@ def roles_by_update_metadata(patch: pytest.MonkeyPatch) -> None:
 # -- the server
 
 
-def ephemerals_kept_over_a_restart(patch: pytest.MonkeyPatch) -> None:
+def ephemerals_kept_across_a_restart(patch: pytest.MonkeyPatch) -> None:
     """Forgets at a restart which sessions to expire: their ephemeral znodes stay (G45)."""
 
     def forgetful(clock: Any, timers: Any, tick_ms: int, sessions: Any, id_max: int, expire: Any) -> SessionTracker:
@@ -237,6 +237,6 @@ FOUND_BY: dict[Mutation, Find] = {
     ),
     old_stop_replica_obeyed: Find(20, "an old StopReplica is obeyed", (FaultKind.PAUSE,)),
     roles_by_update_metadata: Find(1, "a role that no LeaderAndIsr gave"),
-    ephemerals_kept_over_a_restart: Find(2, _NO_PROGRESS),
+    ephemerals_kept_across_a_restart: Find(2, _NO_PROGRESS),
     answers_before_the_sync: Find(3, _WRONG_TREE),
 }
