@@ -171,7 +171,7 @@ class ScoredCluster:
         self.ask(CreateTopicsRequest(topics=[topics], timeout_ms=5_000))
 
     def _produce(self) -> None:
-        """Sends a batch to each partition, unless the last one is unanswered; repeats itself."""
+        """Sends a batch to each partition whose last one was answered, and schedules the next call."""
         image = self.image() if self.running() else None
         for name, count in self.batch_records.items():
             topic = None if image is None else image.topics_by_name.get(name)

@@ -12,7 +12,7 @@ from barnabas.zookeeper.wire.operations import Record, read_response
 
 
 class Answer(NamedTuple):
-    """An answer to a request. `body` is () if there is an error, or none."""
+    """An answer to a request. `body` is () after an error, and if the response has no body."""
 
     xid: int
     zxid: int

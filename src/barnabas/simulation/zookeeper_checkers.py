@@ -43,7 +43,7 @@ class ChangeReader(Protocol):
     problem: str | None
 
     def note(self, model: TreeModel, session_id: int, changes: Sequence[Change]) -> None:
-        """Checks the changes of one transaction of this session; the model has them already."""
+        """Checks the changes of one transaction of this session, which are in the model already."""
 
 
 class ServerTree:
