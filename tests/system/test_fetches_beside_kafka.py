@@ -50,7 +50,8 @@ class RequestClient:
     def create(self, name: str, partitions: int = 2) -> None:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         assert self.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics[0].error_code == 0
-        wait_until_led(self.server.port, name)
+        for index in range(partitions):
+            wait_until_led(self.server.port, name, index)
         self.ids = {topic.name: topic.topic_id for topic in self.call(MetadataRequest(topics=None), 12).topics}
 
     def produce(self, version: int, *rows: tuple[str, int, bytes | None], acks: int = 1) -> Any:
