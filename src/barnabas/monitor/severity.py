@@ -8,6 +8,9 @@
 
 min ISR is `min.insync.replicas`, at most the number of replicas. A partition with all replicas in sync is healthy even
 at its min ISR (one replica, or min ISR = replicas). A broker that does not answer does not count as in sync.
+
+`ladder.severities` computes it for many partitions, as arrays: the live table uses that. `PartitionState.severity` is
+the same rule for one partition.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ immediately, with the throttle time, and its connection is not read for that tim
 There is no timer per client: a rate is computed when it is recorded, and those of clients without recent traffic are
 dropped.
 
+`muting.py` pauses the connection and resumes it; `Connection._resume` then reads again.
+
 `ClientThrottles` exists only while the cluster has quotas of clients (`Services.throttles`).
 """
 
