@@ -109,7 +109,8 @@ class _Opening:
         checkpoint_file = LogCheckpointFile(self._disk, self._log_dir)
         if checkpoint_file.is_damaged:
             self._host.faults.warn(
-                f"{checkpoint_file.path} is damaged: rewritten from its intact lines and from the log"
+                f"{checkpoint_file.path} is damaged: rewritten from its intact lines and from the log; without an "
+                "intact line, a voter that is not the only one does not vote before it has caught up with a leader"
             )
         checkpoint = checkpoint_file.checkpoint
         self._files.remove_unfinished()
@@ -129,7 +130,12 @@ class _Opening:
                 f"{log.end_of_file}, offset {log.end_offset}: the log ends here, but everything before offset {limit} "
                 f"was on this disk; {advice(self._log_dir)}"
             )
-        restriction = self._find_restriction(checkpoint, state, log, snapshots)
+        if checkpoint is None and checkpoint_file.is_damaged and self._is_voter:
+            # A write damages one of the two lines at most. The lost ones can have contained a restriction, or the end
+            # of what this voter acknowledged.
+            restriction = VotingRestriction.BEHIND
+        else:
+            restriction = self._find_restriction(checkpoint, state, log, snapshots)
         if restriction is VotingRestriction.NEW_CLUSTER and not self._is_unused(checkpoint_file, state):
             restriction = VotingRestriction.NEW
         # The log can be changed from here on, and the checkpoint must not be ahead of it.

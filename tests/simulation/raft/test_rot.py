@@ -54,6 +54,11 @@ def test_what_was_wrong_once(seed: int) -> None:
     explore(range(seed, seed + 1))
 
 
+def test_a_voter_whose_checkpoint_is_lost_does_not_vote_before_it_has_caught_up() -> None:
+    """Both lines were zeroed, and with them the record that this voter had lost its log."""
+    explore(range(3228, 3229), NewCluster)
+
+
 def test_an_observer_whose_log_names_an_epoch_that_no_leader_has_reached() -> None:
     """A flipped bit made it 515; the observer waited for that epoch's leader."""
     explore(range(1412, 1413), NewCluster)
