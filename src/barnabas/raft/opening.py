@@ -113,6 +113,10 @@ class _Opening:
                 "intact line, a voter that is not the only one does not vote before it has caught up with a leader"
             )
         checkpoint = checkpoint_file.checkpoint
+        if not self._is_voter and checkpoint is not None and checkpoint.restriction is VotingRestriction.BEHIND:
+            # A repair wrote quorum-state with an epoch that possibly no leader has reached. This node does not vote, so
+            # it needs no promise; it would wait for that leader.
+            state = None
         self._files.remove_unfinished()
         snapshots = self._snapshots()
         has_records = self._has_records(snapshots)

@@ -64,6 +64,11 @@ def test_an_observer_whose_log_names_an_epoch_that_no_leader_has_reached() -> No
     explore(range(1412, 1413), NewCluster)
 
 
+def test_an_observer_that_was_given_the_log_of_a_voter_follows_the_current_leader() -> None:
+    """The repair wrote a quorum-state with the epoch after the leader's."""
+    explore(range(4624, 4625), NewCluster)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", range(1_000, 5_000, 500))
