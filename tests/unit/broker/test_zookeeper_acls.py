@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.support.acl_filters import EVERY_RULE
 from tests.support.secured import ADMIN, ALICE
 from tests.support.wired import WiredClient
 from tests.support.zookeeper_broker import ZooKeeperBroker, ZooKeeperBrokerClient
@@ -23,7 +24,7 @@ from barnabas.znodes.config_znodes import encode_config
 from barnabas.zookeeper.client.store import MultiReply
 from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 from barnabas.zookeeper.wire.operations import Part
-from barnabas.zookeeper.wire.records import SetDataRequest
+from barnabas.zookeeper.wire.records import CreateRequest, SetDataRequest
 
 ORDERS = "/kafka-acl/Topic/orders"
 READ_ORDERS = (
@@ -40,15 +41,6 @@ VALID: dict[str, Any] = {
     "host": "*",
     "operation": AclOperation.READ,
     "permission_type": AclPermission.ALLOW,
-}
-EVERY: dict[str, Any] = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "pattern_type_filter": 1,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
 }
 
 
@@ -86,7 +78,7 @@ def create(client: WiredClient, *chosen: dict[str, Any]) -> list[tuple[int, str 
 
 def delete(client: WiredClient, *chosen: dict[str, Any]) -> list[list[tuple[str, int, int]]]:
     """Returns (name, operation, error) of the rules that each filter removed."""
-    filters = [DeleteAclsRequest.DeleteAclsFilter(**EVERY | each) for each in chosen]
+    filters = [DeleteAclsRequest.DeleteAclsFilter(**EVERY_RULE | each) for each in chosen]
     response = client.call(DeleteAclsRequest(filters=filters), 3, DeleteAclsResponse)
     assert [row.error_code for row in response.filter_results] == [0] * len(chosen)
     return [
@@ -96,7 +88,7 @@ def delete(client: WiredClient, *chosen: dict[str, Any]) -> list[list[tuple[str,
 
 
 def described(broker: ZooKeeperBroker) -> set[tuple[str, int, str, int, int]]:
-    response = connect(broker).call(DescribeAclsRequest(**EVERY), 3, DescribeAclsResponse)
+    response = connect(broker).call(DescribeAclsRequest(**EVERY_RULE), 3, DescribeAclsResponse)
     return {
         (each.resource_name, each.pattern_type, acl.principal, acl.operation, acl.permission_type)
         for each in response.resources
@@ -123,6 +115,24 @@ def notifications(broker: ZooKeeperBroker, folder: str = "/kafka-acl-changes") -
         assert znode is not None
         found.append((name, znode.data))
     return found
+
+
+def test_the_client_of_zookeeper_decides_who_can_change_the_znodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a write without an ACL gets the one that `zookeeper.set.acl` asks for."""
+    broker = secured()
+    written: list[CreateRequest] = []
+    multi = broker.session.store.multi
+
+    def noted(parts: Sequence[Part], answered: Callable[[MultiReply], None]) -> None:
+        written.extend(part.record for part in parts if isinstance(part.record, CreateRequest))
+        multi(parts, answered)
+
+    monkeypatch.setattr(broker.session.store, "multi", noted)
+    create(connect(broker), {})
+    assert [(each.path.rpartition("/")[0], each.acl) for each in written] == [
+        ("/kafka-acl/Topic", None),
+        ("/kafka-acl-changes", None),
+    ]
 
 
 def test_a_rule_is_written_acts_and_is_removed(alone: ZooKeeperBroker) -> None:
@@ -210,7 +220,7 @@ def test_clients_without_the_right_change_nothing(alone: ZooKeeperBroker) -> Non
     client = connect(alone, ALICE)
     assert create(client, {})[0][0] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     response = client.call(
-        DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**EVERY)]), 3, DeleteAclsResponse
+        DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**EVERY_RULE)]), 3, DeleteAclsResponse
     )
     assert [row.error_code for row in response.filter_results] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
     assert notifications(alone) == []
@@ -281,7 +291,7 @@ def test_the_last_rule_is_removed_while_another_broker_adds_one(alone: ZooKeeper
     alone.settle()
     adding, removing = connect(alone), connect(other)
     adding.send(creations({"operation": AclOperation.WRITE}), 3)
-    only = EVERY | {"operation": AclOperation.READ}
+    only = EVERY_RULE | {"operation": AclOperation.READ}
     removing.send(DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**only)]), 3)
     for broker in (alone, other):
         broker.store.answer(1)  # the read

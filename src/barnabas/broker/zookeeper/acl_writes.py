@@ -38,7 +38,7 @@ from barnabas.zookeeper.client.store import MultiReply, ZnodeStore
 from barnabas.zookeeper.wire.codes import CreateFlags, OpCode
 from barnabas.zookeeper.wire.codes import ErrorCode as StoreError
 from barnabas.zookeeper.wire.operations import Part
-from barnabas.zookeeper.wire.records import OPEN_ACL, CreateRequest, DeleteRequest, SetDataRequest
+from barnabas.zookeeper.wire.records import CreateRequest, DeleteRequest, SetDataRequest
 
 _Created = CreateAclsResponse.AclCreationResult
 _Match = DeleteAclsResponse.DeleteAclsMatchingAcl
@@ -164,13 +164,13 @@ class AclWrites(ZnodeWrites[AclWatch]):
         """Writes the ACLs of a resource, with the notification. Returns ZooKeeper's error code; 0 if there is none."""
         path, data = acl_path(pattern), encode_acls(after)
         if before.version is None:
-            change = Part(OpCode.CREATE, CreateRequest(path, data, OPEN_ACL, CreateFlags.PERSISTENT))
+            change = Part(OpCode.CREATE, CreateRequest(path, data, None, CreateFlags.PERSISTENT))
         elif after:
             change = Part(OpCode.SET_DATA, SetDataRequest(path, data, before.version))
         else:
             change = Part(OpCode.DELETE, DeleteRequest(path, before.version))
         flags = CreateFlags.PERSISTENT_SEQUENTIAL
-        notification = Part(OpCode.CREATE, CreateRequest(*acl_change(pattern), OPEN_ACL, flags))
+        notification = Part(OpCode.CREATE, CreateRequest(*acl_change(pattern), None, flags))
         reply: MultiReply = yield lambda answered: self._store.multi([change, notification], answered)
         return 0 if reply.refused_part is None else reply.error_of(reply.refused_part)
 
