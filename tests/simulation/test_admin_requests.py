@@ -50,7 +50,7 @@ def test_every_request_is_answered_in_time(seed: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("first", range(10_000, 11_000, 50))
 def test_every_request_is_answered_in_time_in_many_seeds(first: int) -> None:
-    # In some seeds there is no majority for most of the time: in 10110, 37 of 198 requests are answered.
+    # Some seeds have no majority most of the time: 10110 answers 37 of its 198 requests.
     shares = [check_waits(seed) for seed in range(first, first + 50)]
     assert sum(shares) / len(shares) > 0.5
 

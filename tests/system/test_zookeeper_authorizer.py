@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from tests.support.acl_filters import EVERY_RULE
 from tests.support.log_in import PASSWORD, SECURED, jaas
 from tests.support.process_nodes import call, until
 from tests.support.zookeeper_mode import SETTINGS, WAIT_S, OurBroker, ZooKeeperModeCluster
@@ -146,15 +147,6 @@ VALID: Final[dict[str, Any]] = {
     "operation": 3,
     "permission_type": 3,
 }
-EVERY: Final[dict[str, Any]] = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "pattern_type_filter": 1,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
-}
 
 
 def create(broker: KafkaBroker, *chosen: dict[str, Any]) -> list[int]:
@@ -212,14 +204,14 @@ def test_both_kinds_give_the_same_answers(open_cluster: ZooKeeperModeCluster) ->
         {"principal_filter": "User:nobody"},
         {},
     ]
-    delete = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**EVERY | each) for each in filters])
+    delete = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**EVERY_RULE | each) for each in filters])
     answers: list[Any] = []
     for broker in open_cluster.brokers.values():
         address = ("localhost", broker.port)
         made = create(broker, *wrong)
-        shown = call(address, DescribeAclsRequest(**EVERY), 3, DescribeAclsResponse)
+        shown = call(address, DescribeAclsRequest(**EVERY_RULE), 3, DescribeAclsResponse)
         gone = call(address, delete, 3, DeleteAclsResponse)
-        left = call(address, DescribeAclsRequest(**EVERY), 3, DescribeAclsResponse)
+        left = call(address, DescribeAclsRequest(**EVERY_RULE), 3, DescribeAclsResponse)
         answers.append(
             (
                 made,

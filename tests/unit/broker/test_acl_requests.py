@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.acl_filters import EVERY_RULE
 from tests.support.secured import ADMIN, ALICE, STANDARD, SecuredBroker
 from tests.support.wired import WiredBroker
 
@@ -54,16 +55,7 @@ def create(secured: SecuredBroker, *creations: dict[str, Any]) -> list[tuple[int
 
 def described(secured: SecuredBroker, **chosen: Any) -> set[tuple[str, int, str]]:
     """Returns (name, pattern, host) of the rules that a filter matches."""
-    every: dict[str, Any] = {
-        "resource_type_filter": 1,
-        "resource_name_filter": None,
-        "pattern_type_filter": 1,
-        "principal_filter": None,
-        "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
-    }
-    response = secured.connect().call(DescribeAclsRequest(**every | chosen), 3, DescribeAclsResponse)
+    response = secured.connect().call(DescribeAclsRequest(**EVERY_RULE | chosen), 3, DescribeAclsResponse)
     assert (response.error_code, response.error_message) == (0, "")
     return {(one.resource_name, one.pattern_type, acl.host) for one in response.resources for acl in one.acls}
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Generator, Sequence
 
 from barnabas.broker.requests.context import Services
-from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
+from barnabas.broker.requests.in_flight import COPIED_BYTES_MAX, Chunks, InFlight, finish_response, start_response
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.wire import write_compact_string, write_unsigned_varint
@@ -18,8 +18,6 @@ _SESSIONS_SINCE = 7
 _FLEXIBLE = 12
 _BY_TOPIC_ID = 13
 _LEADER_SINCE = 16
-#: Records up to this size are copied into the buffer of the preceding fields, which saves a chunk.
-_COPIED_BYTES_MAX = 16 * 1024
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _THROTTLE = struct.Struct(">i")
@@ -74,7 +72,7 @@ class _Writer:
         self._size_bytes = 0
 
     def records(self, data: bytes | bytearray | memoryview) -> None:
-        if len(data) <= _COPIED_BYTES_MAX:
+        if len(data) <= COPIED_BYTES_MAX:
             self.head += data
             return
         self._size_bytes += len(data) + (0 if self.head is self._first else len(self.head))

@@ -16,7 +16,7 @@ from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address
-from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
+from barnabas.broker.requests.in_flight import COPIED_BYTES_MAX, Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.inner_requests import InnerRequest
 from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
@@ -62,7 +62,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
     def reply(is_decided: bool, data: bytearray) -> None:
         if not is_decided:
             context.reply(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
-        elif isinstance(context, InFlight) and len(data) > _COPIED_BYTES_MAX:
+        elif isinstance(context, InFlight) and len(data) > COPIED_BYTES_MAX:
             context.reply_encoded(_enveloped(context.correlation_id, data))
         else:
             context.reply(EnvelopeResponse(response_data=bytes(data)))
@@ -97,8 +97,6 @@ def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[i
     return message
 
 
-#: Inner responses up to this size are copied into the envelope.
-_COPIED_BYTES_MAX: Final = 16 * 1024
 #: The number of rows read per step.
 _ROWS_PER_STEP = 100
 

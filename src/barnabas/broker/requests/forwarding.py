@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.broker.peers.controller_access import ControllerAccess, PendingRequest
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
-from barnabas.broker.requests.in_flight import InFlight
+from barnabas.broker.requests.in_flight import COPIED_BYTES_MAX, InFlight
 from barnabas.broker.requests.unanswered import timed_out
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Timer
@@ -31,8 +31,6 @@ from barnabas.protocol.wire import skip_tagged_fields
 #: takes time.
 TIMEOUT_MS_MIN: Final = 5_000
 _PRINCIPAL_VERSION: Final = 0
-#: Responses up to this size are copied behind their size field.
-_COPIED_BYTES_MAX: Final = 16 * 1024
 
 
 def forward(request: InFlight, message: Message, frame: memoryview | bytes, services: Services) -> None:
@@ -78,7 +76,7 @@ class _ForwardedRequest:
                 _apply_throttle_time(request, answer)
             head = len(answer).to_bytes(4, "big")
             # A long response is not copied: it can have 100 MB.
-            request.reply_with(lambda: [head + answer] if len(answer) <= _COPIED_BYTES_MAX else [head, answer])
+            request.reply_with(lambda: [head + answer] if len(answer) <= COPIED_BYTES_MAX else [head, answer])
         elif response is None:
             request.reply(timed_out(self._message, request.api_version))
         else:

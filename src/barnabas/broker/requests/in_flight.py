@@ -37,6 +37,8 @@ _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 #: Responses with more elements are encoded in steps. The name and the error message of one have up to 64 KB together.
 LONG_ELEMENTS: Final = 250
+#: Data up to this size is copied into the buffer of the preceding fields, which saves a chunk.
+COPIED_BYTES_MAX: Final = 16 * 1024
 #: API names for the log lines about a failed request.
 _OFFER_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
 
