@@ -1,4 +1,7 @@
-"""The rules that need the whole history, and the messages about violations."""
+"""The rules that need the whole history, and the messages about violations.
+
+A second offset of a record is noticed while the history is read (`KnownTopic.put` in `known.py`).
+"""
 
 from __future__ import annotations
 

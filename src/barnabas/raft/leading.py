@@ -1,5 +1,7 @@
 """A leader's duties: announces its epoch, appends and flushes, commits what a majority has, resigns without a majority.
 
+`progress.py` computes the high watermark.
+
 Invariants
 - Appended records are sent to the others immediately, in parallel to the leader's own flush, and count for the leader
   only after that flush (G16).
