@@ -159,6 +159,8 @@ class MapScreen(LiveScreen):
         super().__init__(screens, parameters)
         self._layout = -1
         self._states: dict[str, NDArray[Any]] = {}
+        #: The silent brokers that the page knows: one can become silent when no cell changes any more.
+        self._silent: list[int] = []
 
     def begin(self, position: Position | None) -> list[Message]:
         changed = None if position is None else self._changed_since(position.version)
@@ -167,12 +169,12 @@ class MapScreen(LiveScreen):
             return []
         if changed is None:
             return [Message("reload", {"reason": "the page is too old"})]
-        return [self._cells(changed)] if len(changed) else []
+        return [self._cells(changed)] if len(changed) or self._silent else []
 
     def news(self) -> list[Message]:
-        if self.version == self.cluster.table.version:
+        if self.version == self.cluster.table.version and self._silent == self._silent_brokers():
             return []
-        layout, before = self._layout, self._states
+        layout, before, silent = self._layout, self._states, self._silent
         self._keep()
         if layout != self._layout:
             return [Message("reload", {"reason": "partitions were created, removed or moved"})]
@@ -180,10 +182,14 @@ class MapScreen(LiveScreen):
         for name, column in self._states.items():
             differs |= before[name] != column
         places = np.flatnonzero(differs).astype(np.uint32)
-        return [self._cells(places)] if len(places) else []
+        return [self._cells(places)] if len(places) or silent != self._silent else []
+
+    def _silent_brokers(self) -> list[int]:
+        return [each["broker"] for each in self.cluster.silent()]
 
     def _keep(self) -> None:
         self.note_position()
+        self._silent = self._silent_brokers()
         self._states = self.screens.map.states()
         self._layout = self.screens.map.order().layout
 

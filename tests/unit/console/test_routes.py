@@ -16,6 +16,7 @@ from tests.support.console_server import RunningConsole, target_of
 from barnabas.console.state import ConsoleOptions
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.phantom import PhantomCluster
+from barnabas.testing.phantom_state import PhantomState
 
 
 def columns_of(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -174,6 +175,28 @@ def test_a_kill_is_on_the_live_pages_within_a_second(console: RunningConsole, ph
         )
         assert time.monotonic() - begin_s < 3
         assert any(row["osr"] == [2] for row in data["partitions"])
+
+
+def test_a_broker_that_dies_without_a_change_of_cells_is_silent_on_the_map(
+    console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    """The broker is in no ISR any more, so its death changes no partition."""
+
+    def empty(state: PhantomState) -> None:
+        state.kill(3)
+        state.start(3)
+        for topic, index, partition in list(state.every()):
+            if 3 in partition.isr:
+                state.shrink_isr(topic.name, index, 3)
+
+    phantom.change(empty)
+    console.until(lambda: not console.ask("overview").json["silent"], "the broker is in the cluster")
+    head, _ = columns_of(console.ask("map").body)
+    assert not head["silent"]
+    with console.live("map", after=f"{head['boot']}.{head['version']}") as messages:
+        phantom.change(lambda state: state.kill(3))
+        silent = next(data["silent"] for _, event, data in messages if event == "cells" and data["silent"])
+        assert [each["broker"] for each in silent] == [3]
 
 
 def test_a_map_that_applies_the_cells_of_its_stream_is_the_map_of_the_server(
