@@ -174,6 +174,22 @@ class MetadataDelta:
         delta._zk_migration_state = new.zk_migration_state
         return delta
 
+    def rebased(self, image: MetadataImage) -> MetadataDelta:
+        """Returns the same changes of a later image, in which everything that they change is as it was. Supports the
+        changes that a decision in several turns makes: of topics, configs and security.
+        """
+        assert not self.cluster.changed_brokers
+        assert not self.cluster.changed_controllers
+        assert not self.changed_features
+        assert self._next_producer_id == self.image.next_producer_id
+        rebased = MetadataDelta(image)
+        rebased.topics = self.topics.rebased(image.topics_by_name, image.topics_by_id)
+        rebased.changed_configs = self.changed_configs
+        rebased.security = self.security.rebased(self.image.security, image.security)
+        rebased.changed_credentials = self.changed_credentials
+        rebased.changed_tokens = self.changed_tokens
+        return rebased
+
     @property
     def changed_topics(self) -> dict[bytes, TopicDelta]:
         """Created or changed topics by id. A topic that was deleted and created again is in both dicts."""

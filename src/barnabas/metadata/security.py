@@ -6,7 +6,8 @@ The values are the records themselves; a record in an image is never changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from immutables import Map
 
@@ -42,6 +43,16 @@ class SecurityImage:
     #: Token id -> token.
     tokens: Map[str, DelegationTokenRecord] = field(default_factory=Map)
     quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
+
+    def rebased(self, base: SecurityImage, later: SecurityImage) -> SecurityImage:
+        """Returns `later` with the changes from `base` to this image; `later` has not changed the same fields."""
+        changes: dict[str, Any] = {}
+        for each in fields(self):
+            value, before = getattr(self, each.name), getattr(base, each.name)
+            if value is not before:
+                assert getattr(later, each.name) is before, f"{each.name} has changed"
+                changes[each.name] = value
+        return replace(later, **changes)
 
     def replay_scram(self, record: UserScramCredentialRecord) -> SecurityImage:
         return replace(self, scram=self.scram.set((record.mechanism, record.name), record))

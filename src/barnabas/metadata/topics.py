@@ -214,6 +214,16 @@ class TopicsDelta:
         for topic_id in [*self.changed, *(base.topic_id for base in self._topics_with_elr())]:
             self._touch(topic_id).replay_clear_elr()
 
+    def rebased(self, by_name: TopicsByName, by_id: TopicsById) -> TopicsDelta:
+        """Returns the same changes of later topics, in which the topics that they change are as they were."""
+        assert not self.deleted, "deletions are decided in one turn"
+        for topic_id, delta in self.changed.items():
+            assert by_id.get(topic_id) is delta.base, f"topic {delta.name} has changed"
+        rebased = TopicsDelta(by_name, by_id)
+        rebased._new_names = self._new_names
+        rebased.changed = self.changed
+        return rebased
+
     def _topics_with_elr(self) -> Iterator[TopicImage]:
         for topic in self._by_id.values():
             if topic.topic_id in self.changed or topic.topic_id in self.deleted:

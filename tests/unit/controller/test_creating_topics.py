@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
 from barnabas.controller.requests import topics
 from barnabas.controller.requests.result import ControllerEvent
+from barnabas.controller.requests.topics import names_alike
+from barnabas.metadata.topics import TopicImage
 from barnabas.protocol.kafka_json import to_json_object
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -434,3 +438,24 @@ def test_refused_deletions(world: ControllerWorld) -> None:
         )
     ]
     assert "orders" in world.image.topics_by_name
+
+
+class CountedNames(dict[str, TopicImage]):
+    """Topics by name that count how often all of them are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_existing_names_are_read_once_however_many_topics_are_created() -> None:
+    """Each new name with a "." or "_" was compared with all existing ones: 0.11 s for 100 names beside 20,000."""
+    present = CountedNames({name: TopicImage(name, b"") for name in ("orders.v7", "orders_v7.old", "carts")})
+    image: Any = SimpleNamespace(topics_by_name=present)
+    assert names_alike(image, [f"orders_v{number}" for number in range(100)]) == {"orders_v7": "orders.v7"}
+    assert present.reads == 1
+    assert names_alike(image, ["orders", "carts"]) == {}
+    assert present.reads == 1, "only names with one of these characters can collide"
+    assert names_alike(image, ["orders.v7_old"]) == {"orders_v7_old": "orders_v7.old"}

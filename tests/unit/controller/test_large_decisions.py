@@ -14,6 +14,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests.result import ControllerEvent
+from barnabas.metadata.image import BROKER_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -214,22 +215,68 @@ def test_a_large_topic_is_decided_again_if_the_metadata_changes() -> None:
     assert len(partitions(world)) == 1
 
 
-@pytest.mark.long_turns("after three attempts that other decisions contradict, a decision is made in one turn")
-def test_a_large_topic_is_created_though_the_metadata_changes_all_the_time() -> None:
+def meanwhile(world: NodeWorld, do: Callable[[], object], *, until: list[CreateTopicsResponse]) -> None:
+    """Does something in every turn until the response has arrived."""
+
+    def again() -> None:
+        if not until:
+            do()
+            world.host.time.call_soon(again)
+
+    world.host.time.call_soon(again)
+    world.host.time.run_for(0)
+
+
+def test_a_large_topic_is_decided_once_though_other_topics_change_all_the_time() -> None:
     world = NodeWorld().join()
     answers = create(world, "big", COUNT)
     names = iter(range(1_000))
-
-    def disturb() -> None:
-        if not answers:
-            create(world, f"small-{next(names)}", 1)
-            world.host.time.call_soon(disturb)
-
-    world.host.time.call_soon(disturb)
-    world.host.time.run_for(0)
+    meanwhile(world, lambda: create(world, f"small-{next(names)}", 1), until=answers)
     assert [topic.error_code for topic in answers[0].topics] == [ErrorCode.NONE]
     assert len(partitions(world)) == COUNT
-    assert next(names) < 10
+    made = next(names)
+    assert 3 < made < 20, "one attempt has a turn for each portion of the decision, its encoding and its replay"
+    assert all(partitions(world, f"small-{number}") for number in range(made))
+
+
+def test_a_growth_is_decided_once_though_other_topics_change_all_the_time() -> None:
+    world = NodeWorld().join()
+    create(world, "big", 10)
+    world.host.time.run_for(0)
+    answers = grow(world, "big", COUNT)
+    names = iter(range(1_000))
+    meanwhile(world, lambda: create(world, f"small-{next(names)}", 1), until=answers)  # type: ignore[arg-type]
+    assert [row.error_code for row in answers[0].results] == [ErrorCode.NONE]
+    assert len(partitions(world)) == COUNT
+    assert 3 < next(names) < 20
+
+
+def test_a_large_topic_is_refused_if_every_attempt_is_contradicted() -> None:
+    world = NodeWorld().join()
+    asked: list[str] = []
+    topic = CreateTopicsRequest.CreatableTopic(name="big", num_partitions=COUNT, replication_factor=1)
+    answers: list[CreateTopicsResponse] = []
+    world.controller.create_topics(
+        CreateTopicsRequest(topics=[topic]), answers.append, permit=lambda name, count: asked.append(name)
+    )
+    values = iter(range(10_000))
+
+    def change_a_default() -> None:
+        change = ("log.retention.ms", 0, str(1_000 + next(values)))
+        world.controller.alter_configs([(BROKER_RESOURCE, "", [change])], False, lambda results: None)
+
+    meanwhile(world, change_a_default, until=answers)
+    assert [topic.error_code for topic in answers[0].topics] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert "big" not in world.image.topics_by_name
+    assert asked == ["big"], "the client's quota is charged once"
+
+
+def test_a_topic_that_collides_with_one_made_meanwhile_is_refused() -> None:
+    world = NodeWorld().join()
+    answers = create(world, "big.one", COUNT)
+    world.host.time.call_soon(lambda: create(world, "big_one", 1))
+    world.host.time.run_for(0)
+    assert [topic.error_code for topic in answers[0].topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
 def test_a_large_topic_is_refused_if_the_controller_resigns_meanwhile() -> None:

@@ -26,7 +26,7 @@ from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.kraft.token_control import TokenControl
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.replication_requests import decide
-from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, scram, topics
+from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, scram, standing, topics
 from barnabas.controller.requests.feature_requests import failed
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, in_portions
 from barnabas.decisions.strategies import NamedStrategy
@@ -178,10 +178,12 @@ class Controller:
         if not self.is_active:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
+        counted = standing.once(permit)
         propose_partitions(
             self.proposals,
             topics.new_partitions(self.proposals.view(), request),
-            lambda view: topics.create_topics_in_portions(view, request, actor, permit),
+            lambda view: topics.create_topics_in_portions(view, request, actor, counted),
+            lambda before, now: standing.creation_stands(request, before, now),
             reply,
             lambda code: reply(topics.create_refused(request, code)),
         )
@@ -212,10 +214,12 @@ class Controller:
         if not self.is_active:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
             return
+        counted = standing.once(permit)
         propose_partitions(
             self.proposals,
             topics.additional_partitions(self.proposals.view(), request),
-            lambda view: topics.create_partitions_in_portions(view, request, actor, permit),
+            lambda view: topics.create_partitions_in_portions(view, request, actor, counted),
+            lambda before, now: standing.growth_stands(request, before, now),
             reply,
             lambda code: reply(topics.create_partitions_refused(request, code)),
         )
@@ -285,6 +289,7 @@ class Controller:
             self.proposals,
             scram.alteration_count(request),
             lambda view: scram.alter_in_portions(view, request, actor),
+            standing.scram_alteration_stands,
             reply,
             lambda code: reply(scram.refused(request, code)),
         )

@@ -2,8 +2,9 @@
 
 The records of such a decision belong together, so it cannot be proposed in portions like the changes of a broker's
 partitions. It is decided, encoded and replayed in portions; then all of it is proposed in one turn. Other decisions are
-made meanwhile. Another decision can contradict the large one, so the large one begins again if the metadata has
-changed, and is made in one turn after `_ATTEMPTS` such restarts.
+made meanwhile. If one of them changed what the large decision has read (`requests/standing.py`), the large decision is
+made again, and after `_ATTEMPTS` it is refused: a client that is refused can ask again, but a decision that is made in
+one turn would delay everybody else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.controller.kraft.metadata_transactions import all_or_nothing
 from barnabas.controller.kraft.proposals import Prepared, Proposals, Refused, Reply
 from barnabas.controller.requests.result import Result
+from barnabas.controller.requests.standing import Stands
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.image import MetadataDelta
 from barnabas.raft.metadata_batches import encode_in_portions
@@ -23,19 +25,25 @@ from barnabas.raft.metadata_batches import encode_in_portions
 T = TypeVar("T")
 Decide = Callable[[ControllerView], Portions[Result[T]]]
 
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 20
 
 
-def propose_partitions(proposals: Proposals, count: int, decide: Decide[T], reply: Reply[T], refused: Refused) -> None:
+def propose_partitions(
+    proposals: Proposals, count: int, decide: Decide[T], stands: Stands, reply: Reply[T], refused: Refused
+) -> None:
     """Proposes a decision about `count` new partitions: immediately if they fit in one portion, otherwise after several
-    turns of the event loop; `refused` replies if the controller resigns before."""
-    _attempt(proposals, decide, reply, refused, _ATTEMPTS if count > PARTITIONS_IN_PORTION else 0)
-
-
-def _attempt(proposals: Proposals, decide: Decide[T], reply: Reply[T], refused: Refused, left: int) -> None:
-    if not left:
+    turns of the event loop. `refused` replies with NOT_CONTROLLER if the controller resigns before, and with
+    REQUEST_TIMED_OUT if other decisions contradict every attempt.
+    """
+    if count > PARTITIONS_IN_PORTION:
+        _attempt(proposals, decide, stands, reply, refused, _ATTEMPTS)
+    else:
         proposals.propose(whole(decide(proposals.view())), reply, refused)
-        return
+
+
+def _attempt(
+    proposals: Proposals, decide: Decide[T], stands: Stands, reply: Reply[T], refused: Refused, left: int
+) -> None:
     image = proposals.image
     work = _decided_and_encoded(proposals.view(), decide)
 
@@ -43,18 +51,33 @@ def _attempt(proposals: Proposals, decide: Decide[T], reply: Reply[T], refused: 
         if not proposals.is_active:
             refused(ErrorCode.NOT_CONTROLLER)
             return
-        if proposals.image is not image:
-            _attempt(proposals, decide, reply, refused, left - 1)
-            return
         try:
             next(work)
         except StopIteration as end:
             result, prepared = end.value
-            proposals.propose(result, reply, refused, prepared=prepared)
+        else:
+            proposals.timers.call_soon(go_on)
             return
-        proposals.timers.call_soon(go_on)
+        now = proposals.image
+        if now is image:
+            proposals.propose(result, reply, refused, prepared=prepared)
+        elif stands(image, now):
+            proposals.propose(result, reply, refused, prepared=prepared._replace(delta=prepared.delta.rebased(now)))
+        elif left > 1:
+            proposals.timers.call_soon(lambda: _begin_again(proposals, decide, stands, reply, refused, left - 1))
+        else:
+            refused(ErrorCode.REQUEST_TIMED_OUT)
 
     go_on()
+
+
+def _begin_again(
+    proposals: Proposals, decide: Decide[T], stands: Stands, reply: Reply[T], refused: Refused, left: int
+) -> None:
+    if proposals.is_active:
+        _attempt(proposals, decide, stands, reply, refused, left)
+    else:
+        refused(ErrorCode.NOT_CONTROLLER)
 
 
 def _decided_and_encoded(view: ControllerView, decide: Decide[T]) -> Portions[tuple[Result[T], Prepared]]:

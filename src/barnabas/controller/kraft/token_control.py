@@ -19,6 +19,7 @@ from barnabas.controller.kraft.tokens import TokenQuestion
 from barnabas.controller.periodic import Periodic
 from barnabas.controller.replication_requests import decide
 from barnabas.controller.requests.result import Result
+from barnabas.controller.requests.standing import token_decision_stands
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.tokens import is_expired, token_hmac
@@ -112,7 +113,9 @@ class TokenControl:
             return decision(view, self._question(requester), token)
 
         missing = self._index.missing(self._proposals.image)
-        propose_partitions(self._proposals, missing, make, reply, lambda code: reply(refused(code)))
+        propose_partitions(
+            self._proposals, missing, make, token_decision_stands, reply, lambda code: reply(refused(code))
+        )
 
     def _question(self, requester: str) -> TokenQuestion:
         return TokenQuestion(self._settings, requester, self._host.clock.wall_ms())

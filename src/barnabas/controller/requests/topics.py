@@ -7,7 +7,7 @@ class). A `Permit` limits how many partitions the client creates and deletes (KI
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from barnabas.common.config_keys import TOPIC_KEYS
@@ -20,7 +20,7 @@ from barnabas.controller.requests.partitions import with_first_state
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.decisions.placement import StripedPlacement
-from barnabas.metadata.image import TOPIC_RESOURCE
+from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.topics import UNKNOWN_PARTITION, PartitionImage, TopicImage, partition_to_record
 from barnabas.metadata.versions import partition_version
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -55,6 +55,7 @@ def create_topics_in_portions(
     late: list[CreateTopicsResponse.CreatableTopicResult] = []
     created: list[str] = []
     budget = MAX_PARTITIONS_PER_REQUEST
+    alike = names_alike(view.image, (topic.name for topic in request.topics))
     seen: set[str] = set()
     for topic in request.topics:
         if topic.name in seen:
@@ -68,7 +69,9 @@ def create_topics_in_portions(
             late.append(_topic_error(topic.name, ErrorCode.INVALID_REQUEST, text))
             continue
         try:
-            new_records, result = yield from _create_topic(view, topic, budget, only_checked=request.validate_only)
+            new_records, result = yield from _create_topic(
+                view, topic, alike, budget, only_checked=request.validate_only
+            )
             if permit is not None:
                 permit(topic.name, result.num_partitions)
         except RequestFailed as error:
@@ -92,9 +95,14 @@ def new_partitions(view: ControllerView, request: CreateTopicsRequest) -> int:
 
 
 def _create_topic(
-    view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int, *, only_checked: bool
+    view: ControllerView,
+    topic: CreateTopicsRequest.CreatableTopic,
+    alike: Mapping[str, str],
+    budget: int,
+    *,
+    only_checked: bool,
 ) -> Portions[tuple[list[Versioned], CreateTopicsResponse.CreatableTopicResult]]:
-    _check_new_name(view, topic.name)
+    _check_new_name(view.image, topic.name, alike)
     if len(topic.assignments) > budget:
         raise RequestFailed(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     config_records = _new_topic_configs(view, topic)
@@ -121,24 +129,34 @@ def _create_topic(
     return records, result
 
 
-def _check_new_name(view: ControllerView, name: str) -> None:
+def _check_new_name(image: MetadataImage, name: str, alike: Mapping[str, str]) -> None:
     problem = topic_name_problem(name)
-    if name in view.image.topics_by_name:
+    if name in image.topics_by_name:
         raise RequestFailed(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if problem is not None:
         raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if "." in name or "_" in name:
-        colliding = _colliding_name(view, name)
-        if colliding is not None:
-            text = f"Topic '{name}' collides with existing topic: {colliding}"
-            raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    colliding = alike.get(_unified(name))
+    if colliding is not None:
+        text = f"Topic '{name}' collides with existing topic: {colliding}"
+        raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
-def _colliding_name(view: ControllerView, name: str) -> str | None:
-    """Returns an existing name that differs only in "." and "_": metrics could not distinguish the two topics."""
-    unified = name.replace(".", "_")
-    colliding = (existing for existing in view.image.topics_by_name if existing.replace(".", "_") == unified)
-    return min(colliding, default=None)
+def names_alike(image: MetadataImage, names: Iterable[str]) -> Mapping[str, str]:
+    """Returns the existing topics that differ only in "." and "_" from one of these names, by the name with "_" only:
+    metrics could not distinguish the two. Reads the names of all topics once, and only if it has to.
+    """
+    wanted = {_unified(name) for name in names if "." in name or "_" in name}
+    found: dict[str, str] = {}
+    if wanted:
+        for existing in image.topics_by_name:
+            unified = _unified(existing)
+            if unified in wanted:
+                found[unified] = min(existing, found.get(unified, existing))
+    return found
+
+
+def _unified(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def _new_topic_configs(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -> list[Versioned]:
