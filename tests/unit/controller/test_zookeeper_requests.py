@@ -462,6 +462,25 @@ def test_a_controlled_shutdown_moves_what_it_can(cluster: Cluster) -> None:
     assert cluster.ask(cluster.controller.controlled_shutdown, late).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
+def test_a_controlled_shutdown_moves_leaderships_first(cluster: Cluster) -> None:
+    """Clients wait for partitions that the broker leads, not for those that it follows."""
+    cluster.create_topic("wide", *[(0, 2), (2, 0)] * 150)
+    cluster.settle()
+    broker, before = cluster.brokers[2], len(cluster.brokers[0].requests)
+    request = ControlledShutdownRequest(broker_id=2, broker_epoch=broker.epoch)
+    cluster.ask(cluster.controller.controlled_shutdown, request)
+    moved = [
+        row.partition_index
+        for each in cluster.brokers[0].requests[before:]
+        if isinstance(each, LeaderAndIsrRequest)
+        for topic in each.topic_states
+        if topic.topic_name == "wide"
+        for row in topic.partition_states
+    ]
+    assert sorted(moved) == list(range(300))
+    assert set(range(1, 300, 2)) <= set(moved[:200]), "the second portion of 100 partitions has the last of them"
+
+
 def test_a_broker_that_bounced_is_handled_as_gone_and_back(cluster: Cluster) -> None:
     """G37: the same id under another czxid, seen in one look; what it was sent under the old one is void."""
     cluster.bounce(1)

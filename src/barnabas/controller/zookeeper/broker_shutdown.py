@@ -51,8 +51,12 @@ def shut_down(
     def written(_: frozenset[str]) -> None:
         core.slices.begin(_stop_followers(core, broker_id, lambda: answer.give(_remaining(core, broker_id))))
 
+    # Clients wait for the partitions that the broker leads; those that it follows come after them.
+    affected = sorted(
+        find(core.view(), lambda each: broker_id in each.isr), key=lambda each: each[2].leader != broker_id
+    )
     core.decide_in_slices(
-        find(core.view(), lambda each: broker_id in each.isr),
+        affected,
         lambda view, partitions: Result(controlled_shutdown(view, broker_id, partitions), None, cause),
         lambda: core.records.after_all(written),
     )
