@@ -7,6 +7,7 @@ from tests.support.zookeeper_controllers import Cluster
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
+from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.znodes import paths
 from barnabas.znodes.admin_znodes import encode_log_dir_event, encode_partitions
 from barnabas.znodes.cluster_znodes import decode_producer_id_block
@@ -168,3 +169,22 @@ def test_features_of_an_older_release_are_enabled(left: bytes, written: bytes | 
     assert content is not None
     assert content.data == (written or left)
     assert [line.partition(":")[0] for line in cluster.controller.problems] == ([paths.FEATURE] if left == b"{" else [])
+
+
+def test_partitions_without_a_leader_come_first() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("wide", *[(1, 0), (0, 1)] * 150)
+    cluster.settle()
+    survivor = cluster.brokers[1]
+    before = len(survivor.requests)
+    cluster.kill(0)
+    cluster.settle()
+    decided = [
+        row.partition_index
+        for each in survivor.requests[before:]
+        if isinstance(each, LeaderAndIsrRequest)
+        for topic in each.topic_states
+        for row in topic.partition_states
+    ]
+    assert sorted(decided) == list(range(300))
+    assert set(range(1, 300, 2)) <= set(decided[:200]), "clients wait for them"

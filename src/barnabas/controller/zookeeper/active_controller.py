@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
+from barnabas.common.portions import Portions
 from barnabas.common.reports import LimitedReports
 from barnabas.controller.periodic import Periodic
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
@@ -24,7 +25,7 @@ from barnabas.controller.zookeeper.broker_queues import BrokerQueues, BrokerSend
 from barnabas.controller.zookeeper.broker_requests import RequestBatch, Sender, add_change
 from barnabas.controller.zookeeper.broker_watch import BrokerWatch
 from barnabas.controller.zookeeper.claim import Won
-from barnabas.controller.zookeeper.core import SELF, Core, Problems, located, places_of
+from barnabas.controller.zookeeper.core import SELF, Core, Place, Problems, located, places_of
 from barnabas.controller.zookeeper.deletions import TopicDeletions
 from barnabas.controller.zookeeper.fenced_writer import FencedWriter
 from barnabas.controller.zookeeper.full_state_requests import add_unchanged, introduce
@@ -46,6 +47,8 @@ from barnabas.zookeeper.client.store import ZnodeStore
 
 #: The time from the activation to the first rebalance.
 FIRST_REBALANCE_MS: Final = 5_000
+#: The number of partitions whose leaders are looked up in one turn, which takes a few milliseconds.
+_SCANNED_AT_ONCE: Final = 5_000
 
 
 class ActivityEvents(NamedTuple):
@@ -139,11 +142,13 @@ class ActiveController:
 
     def _first_decisions(self) -> Job:
         """Makes the decisions for partitions that need one, such as a new leader, and sends the other partitions to the
-        brokers immediately; the decided ones follow when they are written.
+        brokers immediately; the decided ones follow when they are written. Partitions whose leader is gone come first,
+        because clients wait for them.
         """
         core = self.core
         cause = Cause(ControllerEvent.ACTIVATION, SELF, f"epoch {core.sender.controller_epoch}")
-        for number, portion in enumerate(portions(places_of(core.image))):
+        places = yield from _without_leader_first(core.image)
+        for number, portion in enumerate(portions(places)):
             if number:
                 yield
             view = core.view()
@@ -255,3 +260,15 @@ class ActiveController:
         core = self.core
         percentage = core.config.int_of("leader.imbalance.per.broker.percentage")
         core.decide_in_slices(imbalanced(core.view(), percentage), rebalance)
+
+
+def _without_leader_first(image: MetadataImage) -> Portions[list[Place]]:
+    """Returns all partitions, those without a live leader before the others."""
+    waiting: list[Place] = []
+    led: list[Place] = []
+    for number, (topic_id, index) in enumerate(places_of(image), 1):
+        leader = image.topics_by_id[topic_id].partitions[index].leader
+        (led if leader in image.brokers else waiting).append((topic_id, index))
+        if not number % _SCANNED_AT_ONCE:
+            yield
+    return waiting + led
