@@ -274,7 +274,8 @@ def test_a_large_topic_is_refused_if_every_attempt_is_contradicted() -> None:
 def test_a_topic_that_collides_with_one_made_meanwhile_is_refused() -> None:
     world = NodeWorld().join()
     answers = create(world, "big.one", COUNT)
-    world.host.time.call_soon(lambda: create(world, "big_one", 1))
+    others: list[list[CreateTopicsResponse]] = []
+    world.host.time.call_soon(lambda: others.append(create(world, "big_one", 1)))
     world.host.time.run_for(0)
     assert [topic.error_code for topic in answers[0].topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
