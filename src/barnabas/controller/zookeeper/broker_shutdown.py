@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests.partitions import Located, find
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result
 from barnabas.controller.zookeeper.active_controller import ActiveController
-from barnabas.controller.zookeeper.core import Core, located
+from barnabas.controller.zookeeper.core import Core, Place, located
 from barnabas.controller.zookeeper.new_partitions import has_state
 from barnabas.controller.zookeeper.replica_changes import controlled_shutdown
 from barnabas.controller.zookeeper.slices import Job, portions
-from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from barnabas.protocol.messages.records_metadata import BrokerRegistrationChangeRecord
 
@@ -48,46 +48,47 @@ def shut_down(
         core.records.take([change], cause=cause)
     answer = active.answers.add(reply, refused)
 
-    def written(_: frozenset[str]) -> None:
-        core.slices.begin(_stop_followers(core, broker_id, lambda: answer.give(_remaining(core, broker_id))))
-
-    # Clients wait for the partitions that the broker leads; those that it follows come after them.
-    affected = sorted(
-        find(core.view(), lambda each: broker_id in each.isr), key=lambda each: each[2].leader != broker_id
-    )
-    core.decide_in_slices(
-        affected,
-        lambda view, partitions: Result(controlled_shutdown(view, broker_id, partitions), None, cause),
-        lambda: core.records.after_all(written),
-    )
+    core.slices.begin(_moves(core, broker_id, cause, lambda: answer.give(_remaining(core, broker_id))))
 
 
-def _replicated_on(core: Core, broker_id: int, wanted: Callable[[PartitionImage], bool]) -> Iterator[Located]:
-    """Yields the partitions with a replica on the broker and on others."""
-    view = core.view()
-    view.image = core.records.committed
-    return find(view, lambda each: len(each.replicas) > 1 and broker_id in each.replicas and wanted(each))
-
-
-def _stop_followers(core: Core, broker_id: int, done: Callable[[], None]) -> Job:
-    """Stops the fetching of the broker's follower replicas, so that these do not join an ISR again."""
-    followed = [*_replicated_on(core, broker_id, lambda each: each.leader != broker_id and has_state(each))]
-    for number, portion in enumerate(portions(followed)):
+def _moves(core: Core, broker_id: int, cause: Cause, done: Callable[[], None]) -> Job:
+    """Moves the leaderships, and then removes the broker from the ISRs of the partitions that it follows: clients wait
+    for the first, not for the second. Each portion is stopped on the broker when it is written, so that the broker does
+    not fetch it from the new leader, and does not join an ISR again.
+    """
+    affected = sorted(_replicated_on(core, broker_id), key=lambda each: each[2].leader != broker_id)
+    places = [(topic.topic_id, index) for topic, index, _ in affected]
+    for number, portion in enumerate(portions(places)):
         if number:
             yield
-        places = [(topic.topic_id, index) for topic, index, _ in portion]
-        batch = core.batch()
-        for topic, index, partition in located(core.records.committed, places):
-            if partition.leader != broker_id and broker_id in partition.replicas:
-                batch.stop(broker_id, topic.name, index, partition.leader_epoch, delete=False)
-        core.send(batch)
-    done()
+        records = controlled_shutdown(core.view(), broker_id, located(core.image, portion))
+        if records:
+            core.propose_in_job(Result(records, None, cause), partial(_stop_followers, core, broker_id, portion))
+        else:
+            core.records.after_all(partial(_stop_followers, core, broker_id, portion))
+    core.records.after_all(lambda _: done())
+
+
+def _replicated_on(core: Core, broker_id: int) -> Iterator[Located]:
+    """Yields the partitions with a replica on the broker and on others."""
+    return find(core.view(), lambda each: len(each.replicas) > 1 and broker_id in each.replicas)
+
+
+def _stop_followers(core: Core, broker_id: int, places: Sequence[Place], _: frozenset[str]) -> None:
+    """Stops the fetching of the broker's follower replicas among these partitions."""
+    batch = core.batch()
+    for topic, index, partition in located(core.records.committed, places):
+        if partition.leader != broker_id and broker_id in partition.replicas and has_state(partition):
+            batch.stop(broker_id, topic.name, index, partition.leader_epoch, delete=False)
+    core.send(batch)
 
 
 def _remaining(core: Core, broker_id: int) -> ControlledShutdownResponse:
     if all(broker.in_controlled_shutdown for broker in core.records.committed.brokers.values()):
         return ControlledShutdownResponse()
-    led = _replicated_on(core, broker_id, lambda each: each.leader == broker_id)
+    view = core.view()
+    view.image = core.records.committed
+    led = find(view, lambda each: len(each.replicas) > 1 and each.leader == broker_id)
     row = ControlledShutdownResponse.RemainingPartition
     return ControlledShutdownResponse(
         remaining_partitions=[row(topic_name=topic.name, partition_index=index) for topic, index, _ in led]
