@@ -402,7 +402,7 @@ def _await_leaders(cluster: ZookeeperCluster, names: Sequence[str], count: int, 
 
         def led(found: MetadataResponse, shown: dict[str, int] = shown) -> bool:
             (topic,) = found.topics
-            shown[topic.name] = len(topic.partitions)
+            shown[str(topic.name)] = len(topic.partitions)
             return has_leaders(found, len(topic.partitions), {victim})
 
         for name in names:
