@@ -467,6 +467,7 @@ def test_a_controlled_shutdown_moves_leaderships_first(cluster: Cluster) -> None
     cluster.create_topic("wide", *[(0, 2), (2, 0)] * 150)
     cluster.settle()
     broker, before = cluster.brokers[2], len(cluster.brokers[0].requests)
+    earlier = len(broker.requests)
     request = ControlledShutdownRequest(broker_id=2, broker_epoch=broker.epoch)
     cluster.ask(cluster.controller.controlled_shutdown, request)
     moved = [
@@ -479,6 +480,10 @@ def test_a_controlled_shutdown_moves_leaderships_first(cluster: Cluster) -> None
     ]
     assert sorted(moved) == list(range(300))
     assert set(range(1, 300, 2)) <= set(moved[:200]), "the second portion of 100 partitions has the last of them"
+    kinds = [type(each) for each in broker.requests[earlier:]]
+    assert kinds.index(StopReplicaRequest) < max(i for i, kind in enumerate(kinds) if kind is LeaderAndIsrRequest), (
+        "the broker stops fetching a portion before the next one is moved"
+    )
 
 
 def test_a_broker_that_bounced_is_handled_as_gone_and_back(cluster: Cluster) -> None:
