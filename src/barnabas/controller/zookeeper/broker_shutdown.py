@@ -62,11 +62,19 @@ def _moves(core: Core, broker_id: int, cause: Cause, done: Callable[[], None]) -
         if number:
             yield
         records = controlled_shutdown(core.view(), broker_id, located(core.image, portion))
-        if records:
-            core.propose_in_job(Result(records, None, cause), partial(_stop_followers, core, broker_id, portion))
-        else:
-            core.records.after_all(partial(_stop_followers, core, broker_id, portion))
-    core.records.after_all(lambda _: done())
+        core.propose_in_job(Result(records, None, cause))
+        core.records.after_all(partial(_begin, core, _stop_followers(core, broker_id, portion)))
+    core.records.after_all(partial(_begin, core, _end(done)))
+
+
+def _begin(core: Core, job: Job, _: frozenset[str]) -> None:
+    core.slices.begin(job)
+
+
+def _end(done: Callable[[], None]) -> Job:
+    """Ends the shutdown after the jobs that began before."""
+    yield
+    done()
 
 
 def _replicated_on(core: Core, broker_id: int) -> Iterator[Located]:
@@ -74,8 +82,11 @@ def _replicated_on(core: Core, broker_id: int) -> Iterator[Located]:
     return find(core.view(), lambda each: len(each.replicas) > 1 and broker_id in each.replicas)
 
 
-def _stop_followers(core: Core, broker_id: int, places: Sequence[Place], _: frozenset[str]) -> None:
-    """Stops the fetching of the broker's follower replicas among these partitions."""
+def _stop_followers(core: Core, broker_id: int, places: Sequence[Place]) -> Job:
+    """Stops the fetching of the broker's follower replicas among these partitions, in a turn of its own: the turn of
+    the commit is long enough.
+    """
+    yield
     batch = core.batch()
     for topic, index, partition in located(core.records.committed, places):
         if partition.leader != broker_id and broker_id in partition.replicas and has_state(partition):
