@@ -6,6 +6,7 @@ import pytest
 from tests.support.znode_memory import ZnodeMemory
 
 from barnabas.controller.zookeeper.claim import Beaten, Claim, Claimed, Won, judge
+from barnabas.simulation.host import VirtualTime
 from barnabas.znodes import paths
 from barnabas.znodes.cluster_znodes import ControllerRegistration, encode_controller, encode_controller_epoch
 from barnabas.zookeeper.client.store import ZnodeContent
@@ -14,9 +15,12 @@ OWN = ControllerRegistration(1, 1_000)
 OTHER = ControllerRegistration(2, 1_000)
 
 
-def claim_of(store: ZnodeMemory) -> tuple[Claim, list[Claimed]]:
+def claim_of(
+    store: ZnodeMemory, time: VirtualTime | None = None, reports: list[str] | None = None
+) -> tuple[Claim, list[Claimed]]:
     found: list[Claimed] = []
-    claim = Claim(store, OWN, found.append)
+    reported = [] if reports is None else reports
+    claim = Claim(store, time or VirtualTime(), OWN, found.append, reported.append)
     claim.start()
     return claim, found
 
@@ -133,6 +137,38 @@ def test_a_loss_at_any_step_ends_in_one_answer() -> None:
             assert len(found) == 1, (happened, answered)
             epoch, version = epoch_of(store)
             assert found == [Won(int(epoch or b""), version)]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_claim_that_an_acl_forbids_is_made_again_after_a_pause(is_first: bool) -> None:
+    """The claim repeated itself as fast as ZooKeeper answered."""
+    store = ZnodeMemory() if is_first else store_with_epoch()
+    store.tree.closed = frozenset({"/"})
+    time, reports = VirtualTime(), list[str]()
+    _, found = claim_of(store, time, reports)
+    for _ in range(20):
+        store.answer_all()
+    written = paths.CONTROLLER_EPOCH if is_first else paths.CONTROLLER
+    assert len(store.log) <= 1
+    assert reports == [
+        f"no claim of /controller: ZooKeeper refuses to write {written}: NO_AUTH; this is tried again every 10 s"
+    ]
+    store.tree.closed = frozenset()
+    time.run_for(9_999)
+    assert not store.waiting
+    time.run_for(1)
+    store.answer_all()
+    assert found == [Won(1, 1) if is_first else Won(5, 5)]
+
+
+def test_a_closed_claim_is_not_made_again() -> None:
+    store, time = store_with_epoch(), VirtualTime()
+    store.tree.closed = frozenset({"/"})
+    claim, found = claim_of(store, time)
+    store.answer_all()
+    claim.close()
+    time.run_for(60_000)
+    assert (store.waiting, found) == (0, [])
 
 
 def test_broken_znodes_are_reported() -> None:

@@ -9,6 +9,8 @@ own id            own epoch           won: only the answer was lost (G32)
 own id            another epoch       an old session's znode that is about to end: not won
 another id        any                 another broker won
 absent            any                 nobody is the controller: claim again, with the next epoch
+
+A claim that ZooKeeper refuses for another reason than a rival, such as an ACL (NO_AUTH), is made again after a pause.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from barnabas.common.host import Timer, Timers
 from barnabas.controller.zookeeper.znode_writes import create, set_data
 from barnabas.znodes import paths
 from barnabas.znodes.cluster_znodes import (
@@ -27,9 +30,14 @@ from barnabas.znodes.cluster_znodes import (
 )
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import MultiReply, ReadReply, ZnodeContent, ZnodeStore
+from barnabas.zookeeper.wire.codes import ErrorCode
 
 #: The content of `/controller_epoch` before the first controller of a cluster.
 _FIRST_EPOCH: Final = 0
+#: The pause after a refusal that no rival explains.
+_PAUSE_MS: Final = 10_000
+#: The errors that a rival's claim, or its creation of the epoch, explains.
+_RIVAL: Final = frozenset({ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION})
 
 
 class Won(NamedTuple):
@@ -52,32 +60,46 @@ Claimed = Won | Beaten
 
 
 class Claim:
-    """An attempt to become the controller. `done` is called once. After a lost answer, the claim waits for `resume`."""
+    """An attempt to become the controller. `done` is called once. After a lost answer, the claim waits for `resume`.
+    `report` gets one line for each refusal that no rival explains.
+    """
 
     def __init__(
         self,
         store: ZnodeStore,
+        timers: Timers,
         registration: ControllerRegistration,
         done: Callable[[Claimed], None],
+        report: Callable[[str], None],
     ) -> None:
         self._store = store
+        self._timers = timers
+        self._report = report
         self._registration = registration
         self._done = done
         self._wanted = Won(-1, -1)
         self._next_step: Callable[[], None] = self._read_epoch
+        self._pause: Timer | None = None
         self._is_closed = False
 
     def start(self) -> None:
         self._next_step()
 
     def resume(self) -> None:
-        """Continues after the session is connected again."""
+        """Continues after a pause, or when the session is connected again."""
+        self._end_pause()
         if not self._is_closed:
             self._next_step()
 
     def close(self) -> None:
         """Stops: later answers have no effect."""
+        self._end_pause()
         self._is_closed = True
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
 
     def _read_epoch(self) -> None:
         self._next_step = self._read_epoch
@@ -104,7 +126,7 @@ class Claim:
 
     def _on_epoch_created(self, reply: MultiReply) -> None:
         """Reads the epoch, whichever broker created it."""
-        if not self._is_closed and not reply.is_lost:
+        if not self._is_closed and not reply.is_lost and not self._is_forbidden(reply, paths.CONTROLLER_EPOCH):
             self._read_epoch()
 
     def _on_claimed(self, reply: MultiReply) -> None:
@@ -112,8 +134,24 @@ class Claim:
             return
         if reply.refused_part is None:
             self._end(self._wanted)
-        else:
+        elif not self._is_forbidden(reply, paths.CONTROLLER, paths.CONTROLLER_EPOCH):
             self._read_back()
+
+    def _is_forbidden(self, reply: MultiReply, *written: str) -> bool:
+        """Returns whether ZooKeeper refused a write for another reason than a rival. Reports it, and begins again after
+        a pause: without one, the claim would repeat itself as fast as ZooKeeper answers.
+        """
+        part = reply.refused_part
+        if part is None or reply.error_of(part) in _RIVAL:
+            return False
+        error = ErrorCode(reply.error_of(part)).name
+        self._report(
+            f"no claim of {paths.CONTROLLER}: ZooKeeper refuses to write {written[part]}: {error}; this is tried again "
+            f"every {_PAUSE_MS // 1_000} s"
+        )
+        self._next_step = self._read_epoch
+        self._pause = self._timers.call_later(_PAUSE_MS, self.resume)
+        return True
 
     def _read_back(self) -> None:
         self._next_step = self._read_back

@@ -300,7 +300,7 @@ class ZookeeperController:
 
     def _begin_claim(self) -> None:
         registration = ControllerRegistration(self._config.node_id, self._host.clock.wall_ms())
-        self._claim = Claim(self._store, registration, self._on_claimed)
+        self._claim = Claim(self._store, self._host.timers, registration, self._on_claimed, self._host.faults.report)
         self._claim.start()
 
     def _on_claimed(self, claimed: Claimed) -> None:
