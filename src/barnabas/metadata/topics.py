@@ -98,6 +98,16 @@ class TopicImage:
     topic_id: bytes
     partitions: tuple[PartitionImage, ...] = ()
 
+    @property
+    def has_elr(self) -> bool:
+        """Returns whether any partition has an ELR or a last known leader. All topics are asked at the same time, so
+        this is a plain loop.
+        """
+        for partition in self.partitions:  # noqa: SIM110
+            if partition.elr or partition.last_known_elr:
+                return True
+        return False
+
 
 class TopicDelta:
     """The changes of one topic since `base` (None: it is new)."""
@@ -228,7 +238,7 @@ class TopicsDelta:
         for topic in self._by_id.values():
             if topic.topic_id in self.changed or topic.topic_id in self.deleted:
                 continue
-            if any(partition.elr or partition.last_known_elr for partition in topic.partitions):
+            if topic.has_elr:
                 yield topic
 
     def topic_id_of(self, name: str) -> bytes | None:

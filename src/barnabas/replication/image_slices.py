@@ -46,7 +46,11 @@ class ImageSlices:
         return bool(self._waiting)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self._waiting.append(self._apply(delta, image))
+        self.add(self._apply(delta, image))
+
+    def add(self, steps: Iterator[None]) -> None:
+        """Performs these steps after the changes that wait. The first image must have been applied."""
+        self._waiting.append(steps)
         if not self._scheduled and not self._running:
             self._run_slice()
 

@@ -7,7 +7,7 @@ operations that need space are refused (decision 0012).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
@@ -280,7 +280,7 @@ class ReplicaManager:
                     partition.wake_consumers(0)
         for resource_type, name in delta.changed_configs:
             if resource_type == TOPIC_RESOURCE:
-                self._reconfigure(name)
+                yield from self._reconfigured((name,))
                 self.quotas.follow_topic(name, image.topic_config(name))
             elif resource_type == BROKER_RESOURCE:
                 self.moves.follow_rate(image)
@@ -290,17 +290,21 @@ class ReplicaManager:
         return LogConfig.resolve(self._config, self._image.topic_config(topic))
 
     def _on_broker_config(self, changed: frozenset[str]) -> None:
-        """Applies changed broker defaults to topics that do not override them."""
-        for topic in self._topics:
-            self._reconfigure(topic)
+        """Applies changed broker defaults to topics that do not override them, in slices."""
+        if self._topics:
+            self._slices.add(self._reconfigured(tuple(self._topics)))
 
-    def _reconfigure(self, topic: str) -> None:
-        partitions = self._topics.get(topic)
-        if partitions:
+    def _reconfigured(self, topics: Iterable[str]) -> Iterator[None]:
+        """Gives the logs of these topics their current configuration."""
+        for topic in topics:
+            partitions = self._topics.get(topic)
+            if not partitions:
+                continue
             config = self.log_config(topic)
-            for partition in partitions.values():
+            for partition in tuple(partitions.values()):
                 partition.log.config = config
                 self.logs.futures.reconfigure(partition.topic_partition, config)
+                yield
 
     def _on_partition(
         self, topic: str, topic_id: bytes, index: int, image: PartitionImage, *, is_new: bool = False

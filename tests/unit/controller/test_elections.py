@@ -21,7 +21,7 @@ from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from barnabas.protocol.messages.records_metadata import BrokerRegistrationChangeRecord
+from barnabas.protocol.messages.records_metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
 Rows = dict[tuple[str, int], tuple[int, str | None]]
@@ -92,6 +92,43 @@ def test_all_partitions_are_answered_for_where_something_was_to_do(world: Contro
     assert elect(world, elections.PREFERRED, everything=True) == {
         ("t", 0): (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     }
+
+
+def test_elections_of_all_partitions_are_decided_in_portions(world: ControllerWorld) -> None:
+    """One decision about all of them was one turn of the event loop, and one batch in the log."""
+    count = 2 * elections.ELECTIONS_PER_BATCH + 500
+    world.fence(1)
+    world.unfence(1)
+    world.create_assigned("a", [2, 1])
+    world.create_assigned("wide", *[[1, 2]] * count)
+    world.create_assigned("z", [1, 2])
+    world.replay(
+        [
+            (PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, leader=2), 0)
+            for topic in world.image.topics()
+            for index in range(len(topic.partitions))
+            if topic.name in ("wide", "z")
+        ]
+    )
+    request = ElectLeadersRequest(election_type=elections.PREFERRED, topic_partitions=None)
+    result, sizes = elections.elect_leaders(world.view(), request, "User:test"), list[int]()
+    while True:
+        world.replay(result.records)
+        sizes.append(len(result.records))
+        if result.rest is None:
+            break
+        result = result.rest(world.view())
+    assert sum(sizes) == count + 1
+    assert max(sizes) <= elections.ELECTIONS_PER_BATCH
+    assert {
+        partition.leader for topic in ("wide", "z") for partition in world.image.topics_by_name[topic].partitions
+    } == {1}
+    names = [row.topic for row in result.response.replica_election_results]
+    assert names == ["a", "t", "wide", "z"]
+    found = rows(result.response)
+    assert found.pop(("t", 0))[0] == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert list(found) == [*(("wide", index) for index in range(count)), ("z", 0)]
+    assert set(found.values()) == {(0, None)}
 
 
 def test_a_partition_named_twice_is_elected_once(world: ControllerWorld) -> None:

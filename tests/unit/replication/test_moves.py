@@ -410,7 +410,7 @@ def test_settings_changed_during_a_move_hold_after_it() -> None:
     assert made.alter("/d2") == 0
     made.run(2)
     config = made.log.config
-    made.broker.replicas._reconfigure("orders")
+    list(made.broker.replicas._reconfigured(["orders"]))
     made.broker.replicas.moves.throttle.rate_bytes = 1 << 62
     made.settle()
     assert made.log.config == config

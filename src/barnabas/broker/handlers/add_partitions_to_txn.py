@@ -110,13 +110,15 @@ def _find_partitions(
     image = services.metadata.image
     requested: set[TopicPartition] = set()
     missing: set[TopicPartition] = set()
+    count = 0
     for topic in topics:
-        for place, index in enumerate(topic.partitions):
+        for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
             requested.add(partition)
             if image.partition(*partition) is None:
                 missing.add(partition)
-            if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
+            count += 1
+            if count % _ROWS_PER_STEP == 0:
                 yield 1
     return frozenset(requested), missing
 
@@ -145,12 +147,14 @@ def _older(code: ErrorCode, api_version: int) -> ErrorCode:
 
 def _topics(topics: Requested, code_of: CodeOf, api_version: int) -> Generator[int, None, list[Topic]]:
     found = []
+    count = 0
     for topic in topics:
         rows: list[Row] = []
         found.append(Topic(name=topic.name, results_by_partition=rows))
         for index in topic.partitions:
             code = _older(code_of(TopicPartition(topic.name, index)), api_version)
             rows.append(Row(partition_index=index, partition_error_code=code))
-            if len(rows) % _ROWS_PER_STEP == 0:
+            count += 1
+            if count % _ROWS_PER_STEP == 0:
                 yield 1
     return found

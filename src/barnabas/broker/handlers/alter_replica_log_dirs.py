@@ -40,16 +40,16 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest, service
                 requested[TopicPartition(topic.name, index)] = directory.path
                 if len(requested) % _ROWS_PER_STEP == 0:
                     yield 1
+    response = AlterReplicaLogDirsResponse()
     rows: dict[str, list[Row]] = {}
     for topic_partition, path in requested.items():
         code = services.replicas.moves.alter(topic_partition, path)
-        rows.setdefault(topic_partition.topic, []).append(
-            Row(partition_index=topic_partition.partition, error_code=code)
-        )
+        name, index = topic_partition
+        if name not in rows:
+            rows[name] = []
+            response.results.append(
+                AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=name, partitions=rows[name])
+            )
+        rows[name].append(Row(partition_index=index, error_code=code))
         yield 1
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
-            for topic, partitions in rows.items()
-        ]
-    )
+    return response

@@ -6,7 +6,7 @@ its current log, -1 if that does not exist; the lag of any other log is relative
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.steps import Work
@@ -29,11 +29,10 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest, services: S
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted = set()
-        for topic in request.topics:
-            for place, index in enumerate(topic.partitions):
-                wanted.add(TopicPartition(topic.topic, index))
-                if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
-                    yield 1
+        for place, each in enumerate(_partitions(request), 1):
+            wanted.add(each)
+            if place % _ROWS_PER_STEP == 0:
+                yield 1
     logs = services.replicas.logs
     response = DescribeLogDirsResponse()
     for directory in logs.directories:
@@ -43,6 +42,12 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest, services: S
         result = yield from _describe(services, directory, wanted)
         response.results.append(result)
     return response
+
+
+def _partitions(request: DescribeLogDirsRequest) -> Iterator[TopicPartition]:
+    for topic in request.topics or ():
+        for index in topic.partitions:
+            yield TopicPartition(topic.topic, index)
 
 
 def _describe(services: Services, directory: str, wanted: set[TopicPartition] | None) -> Generator[int, None, Result]:
@@ -58,12 +63,14 @@ def _describe(services: Services, directory: str, wanted: set[TopicPartition] | 
             yield 1
         if wanted is None or log.topic_partition in wanted:
             topics.setdefault(log.topic_partition.topic, []).append(log)
+    count = 0
     for topic, logs in sorted(topics.items()):
         rows: list[Row] = []
         result.topics.append(DescribeLogDirsResponse.DescribeLogDirsTopic(name=topic, partitions=rows))
         for log in sorted(logs, key=lambda log: log.topic_partition.partition):
             rows.append(_row(services, log))
-            if len(rows) % _ROWS_PER_STEP == 0:
+            count += 1
+            if count % _ROWS_PER_STEP == 0:
                 yield 1
     return result
 

@@ -207,7 +207,7 @@ def _encode(request: InFlight, topics: TopicAppends, services: Services) -> Chun
     """Encodes the response; None if that takes more than one turn."""
     version = request.api_version
     is_one = len(topics) == 1 and len(topics[0][1]) == 1
-    if not is_one and sum(len(appends) for _, appends in topics) > ROWS_MAX:
+    if not is_one and (len(topics) > ROWS_MAX or sum(len(appends) for _, appends in topics) > ROWS_MAX):
         services.steps.start(_reply(topics, request, services), lambda _: None, request)
         return None
     for _, appends in topics:
@@ -273,12 +273,14 @@ def _as_message(topics: TopicAppends, request: InFlight, services: Services) -> 
     response = ProduceResponse()
     has_current_leader = request.api_version >= _LEADER_SINCE
     leaders: set[int] = set()
+    count = 0
     for topic, appends in topics:
         rows = []
         for append in appends:
             row = _partition_response(append)
             rows.append(row)
-            if len(rows) % _ROWS_PER_STEP == 0:
+            count += 1
+            if count % _ROWS_PER_STEP == 0:
                 yield 1
             if has_current_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 hint = services.replicas.leader_hint(name_of(services.replicas, topic), row.index)

@@ -42,6 +42,7 @@ _ROWS_PER_STEP = 50
 def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: Services) -> Work:
     results: list[Result] = []
     delayed = DelayedMarkers(context, results)
+    count = 0
     for marker in request.markers:
         result = Result(producer_id=marker.producer_id)
         results.append(result)
@@ -52,8 +53,9 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: S
                 row = Row(partition_index=index)
                 rows.append(row)
                 _write(services, marker, TopicPartition(topic.name, index), delayed, row)
+                count += 1
                 # A row that is refused immediately costs little.
-                if row.error_code == ErrorCode.NONE or len(rows) % _ROWS_PER_STEP == 0:
+                if row.error_code == ErrorCode.NONE or count % _ROWS_PER_STEP == 0:
                     yield 1
         yield 1
     delayed.written(services)

@@ -78,6 +78,7 @@ def _refusal(code: ErrorCode, api_version: int) -> ErrorCode:
 def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> Generator[int, None, TxnOffsetCommitResponse]:
     """Returns a response with the same code for each partition."""
     response = TxnOffsetCommitResponse()
+    count = 0
     for topic in request.topics:
         rows: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []
         response.topics.append(TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows))
@@ -87,6 +88,7 @@ def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> Generator[int,
                     partition_index=requested.partition_index, error_code=code
                 )
             )
-            if len(rows) % _ROWS_PER_STEP == 0:
+            count += 1
+            if count % _ROWS_PER_STEP == 0:
                 yield 1
     return response

@@ -23,6 +23,7 @@ from barnabas.metadata.image import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    MetadataImage,
 )
 from barnabas.metadata.topics import TopicImage
 from barnabas.metadata.versions import partition_version
@@ -227,8 +228,13 @@ def _min_isr_records(
         if changed[-1].value is None:
             text = f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
             raise RequestFailed(ErrorCode.INVALID_CONFIG, text)
-        return [(ClearElrRecord(topic_name=""), 0), *_kept_elrs(view, view.image.topics())]
+        return [(ClearElrRecord(topic_name=""), 0), *_kept_elrs(view, _with_elr(view.image))]
     return []
+
+
+def _with_elr(image: MetadataImage) -> list[TopicImage]:
+    found = [topic for topic in image.topics_by_name.values() if topic.has_elr]
+    return sorted(found, key=lambda topic: topic.name)
 
 
 def _kept_elrs(view: ControllerView, topics: Iterable[TopicImage]) -> Iterator[Versioned]:

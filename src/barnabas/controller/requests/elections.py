@@ -15,7 +15,9 @@ A preferred election never makes a partition worse: if the preferred replica can
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from barnabas.common.errors import ErrorCode
@@ -34,6 +36,8 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 #: The maximum number of elections in one batch; the others follow in further batches.
 ELECTIONS_PER_BATCH: Final = 1_000
+#: The maximum number of partitions that one turn looks at.
+_SEARCHED_PER_BATCH: Final = 2_000
 
 _ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 _TEXTS: Final = {
@@ -46,30 +50,59 @@ _DONE: Final[_Answer] = (ErrorCode.NONE, None)
 
 
 def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str) -> Result[ElectLeadersResponse]:
-    """Returns one result per requested partition; for "all partitions" those that need no election are left out."""
+    """Returns one result per requested partition; for "all partitions" those that need no election are left out, and
+    they are decided in portions.
+    """
     election = _ELECTIONS.get(request.election_type)
     cause = Cause(ControllerEvent.ELECT_LEADERS, actor, election.value if election is not None else "")
     if election is None:
         text = f"Unknown election type {request.election_type}"
         return Result([], refused(request, ErrorCode.INVALID_REQUEST, text), cause)
-    records: list[Versioned] = []
     response = ElectLeadersResponse()
-    everything = request.topic_partitions is None
-    for topic, partition_ids in _requested_partitions(view, request):
-        row = ElectLeadersResponse.ReplicaElectionResult(topic=topic)
+    if request.topic_partitions is None:
+        left = deque((topic.name, 0) for topic in view.image.topics())
+        return _elect_everywhere(left, election, response, cause, view)
+    records: list[Versioned] = []
+    for requested in request.topic_partitions:
+        row = ElectLeadersResponse.ReplicaElectionResult(topic=requested.topic)
         response.replica_election_results.append(row)
         decided: set[int] = set()
-        for partition_id in partition_ids:
-            code, text_ = _elect(view, topic, partition_id, election, records, decided)
-            if not (everything and code is ErrorCode.ELECTION_NOT_NEEDED):
-                row.partition_result.append(_result(partition_id, code, text_))
+        for partition_id in requested.partitions:
+            code, text_ = _elect(view, requested.topic, partition_id, election, records, decided)
+            row.partition_result.append(_result(partition_id, code, text_))
     return Result(records, response, cause)
 
 
-def _requested_partitions(view: ControllerView, request: ElectLeadersRequest) -> list[tuple[str, Sequence[int]]]:
-    if request.topic_partitions is None:
-        return [(topic.name, range(len(topic.partitions))) for topic in view.image.topics()]
-    return [(requested.topic, requested.partitions) for requested in request.topic_partitions]
+def _elect_everywhere(
+    left: deque[tuple[str, int]],
+    election: Election,
+    response: ElectLeadersResponse,
+    cause: Cause,
+    view: ControllerView,
+) -> Result[ElectLeadersResponse]:
+    """Decides about a portion of all partitions. `left` has the topics that are not done, each with its first partition
+    that is not; it gets shorter, and the response longer.
+    """
+    records: list[Versioned] = []
+    budget = _SEARCHED_PER_BATCH
+    while left and budget > 0 and len(records) < ELECTIONS_PER_BATCH:
+        name, first = left.popleft()
+        topic = view.image.topics_by_name.get(name)
+        if topic is None:
+            continue
+        rows = response.replica_election_results
+        if first == 0:
+            rows.append(ElectLeadersResponse.ReplicaElectionResult(topic=name))
+        end = min(len(topic.partitions), first + budget, first + ELECTIONS_PER_BATCH - len(records))
+        for partition_id in range(first, end):
+            code, text = _elect(view, name, partition_id, election, records, set())
+            if code is not ErrorCode.ELECTION_NOT_NEEDED:
+                rows[-1].partition_result.append(_result(partition_id, code, text))
+        if end < len(topic.partitions):
+            left.appendleft((name, end))
+        budget -= max(end - first, 1)
+    rest = partial(_elect_everywhere, left, election, response, cause) if left else None
+    return Result(records, response, cause, rest)
 
 
 def with_partitions(view: ControllerView, request: ElectLeadersRequest) -> ElectLeadersRequest:

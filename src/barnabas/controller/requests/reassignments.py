@@ -199,7 +199,8 @@ def list_reassignments(
     """Lists ongoing reassignments, of all topics or of the requested partitions; unknown ones are left out."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
-        for topic in image.topics():
+        moving = (topic for topic in image.topics_by_name.values() if any(map(is_in_progress, topic.partitions)))
+        for topic in sorted(moving, key=lambda topic: topic.name):
             _add_ongoing(response, topic, range(len(topic.partitions)))
         return response
     for requested in request.topics:

@@ -20,6 +20,8 @@ from barnabas.records.draft import BatchDraft
 
 #: The smallest size of a row in a batch, without the names of its group and topic.
 _ROW_BYTES_MIN: Final = 40
+#: The number of topics whose rows are counted in one step.
+_COUNTED_TOPICS: Final = 10_000
 
 
 class CommitDraft:
@@ -73,7 +75,11 @@ class CommitDraft:
         self, topics: Sequence[Any], topic_type: Callable[..., Any], row_type: Callable[..., Any]
     ) -> Iterator[None]:
         """Processes the rows of a request and builds their responses."""
-        row_count = sum(len(topic.partitions) for topic in topics)
+        row_count = 0
+        for place, topic in enumerate(topics, 1):
+            row_count += len(topic.partitions)
+            if not place % _COUNTED_TOPICS:
+                yield
         for topic in topics:
             answers: list[Any] = []
             self.topics.append(topic_type(name=topic.name, partitions=answers))

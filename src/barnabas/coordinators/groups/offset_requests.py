@@ -323,7 +323,7 @@ def _read(
             by_topic.setdefault(topic, []).append(partition)
         requested = list(by_topic.items())
     count = 0
-    if sum(len(partitions) for _, partitions in requested) > ROWS:
+    if len(requested) > ROWS or sum(len(partitions) for _, partitions in requested) > ROWS:
         offsets, unstable = dict(offsets), frozenset(unstable)
     topics: list[tuple[str, Sequence[tuple[int, CommittedOffset, ErrorCode]]]] = []
     for topic, partitions in requested:
