@@ -225,7 +225,7 @@ FOUND_BY: dict[Mutation, Find] = {
     epoch_check_left_out: Find(8, "two controllers write", _LINKS),
     refused_claim_taken_for_won: Find(2, _NOT_IN_SYNC, (FaultKind.EXPIRE, FaultKind.KILL)),
     lost_answer_taken_for_failure: Find(2, "a leader that no state names", (FaultKind.LOSE_ANSWER,)),
-    isr_changed_without_compare_and_set: Find(1, _NOT_IN_SYNC),
+    isr_changed_without_compare_and_set: Find(43, _NOT_IN_SYNC),
     leader_epoch_not_raised: Find(1, "a leader epoch does not rise"),
     assignment_before_the_states: Find(1, "decided wrongly"),
     deletion_without_dead_replicas: Find(6, "a topic was deleted whose log still exists", (FaultKind.STOP,)),
