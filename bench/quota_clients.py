@@ -24,8 +24,8 @@ Options = dict[str, Any]
 #: The client ids, which the quotas name.
 PRODUCER, CONSUMER = "limited-producer", "limited-consumer"
 _SAMPLE_S = 0.05
-_QUEUED_MAX = 20_000
-_AT_ONCE = 500
+_QUEUED_MAX = 2_000
+_AT_ONCE = 100
 _TIMEOUT_S = 60.0
 
 
@@ -66,7 +66,7 @@ def produce(bootstrap: str, options: Options) -> float:
             "client.id": PRODUCER,
             "acks": "1",
             "queue.buffering.max.messages": _QUEUED_MAX,
-            "log_level": 4,
+            "log_level": 3,
         }
     )
     value = payload(options["size_bytes"])

@@ -76,7 +76,7 @@ class SecureBroker:
         self.target.prepare()
         self.target.launch()
         self.target.wait()
-        self.admin = AdminClient({"bootstrap.servers": self.target.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": self.target.bootstrap, "log_level": 2})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
         for future in self.admin.alter_user_scram_credentials([change]).values():

@@ -192,7 +192,7 @@ def start_embedded(directory: Path, *, secure: bool) -> float:
     cluster = EmbeddedCluster(directory, brokers=BROKERS, secure=secure).start()
     elapsed_s = time.monotonic() - begun
     try:
-        settings: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "acks": "all", **cluster.client_settings}
+        settings: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "log_level": 2, **cluster.client_settings}
         producer = Producer(settings)
         producer.produce("proof", b"proof")
         if producer.flush(_FLUSH_S):
