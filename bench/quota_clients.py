@@ -33,8 +33,8 @@ class Progress:
     """The bytes of a client, sampled at equal intervals from the end of the warm-up."""
 
     def __init__(self, options: Options) -> None:
-        self._begin = time.monotonic() + options["warm_up_s"]
-        self._end = self._begin + options["seconds"]
+        self._begin: float = time.monotonic() + options["warm_up_s"]
+        self._end: float = self._begin + options["seconds"]
         self._bytes = 0
         self._samples: list[tuple[float, int]] = []
 

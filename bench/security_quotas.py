@@ -80,7 +80,7 @@ def _measured(target: Target, options: Mapping[str, Any]) -> dict[str, float]:
         )
         for name in _SIDES
     }
-    found = {}
+    found: dict[str, float] = {}
     try:
         for name, client in clients.items():
             rate = client.finish()["bytes_per_s"]

@@ -47,7 +47,7 @@ def test_every_user_of_the_model_has_rules_that_decide_the_questions() -> None:
 
 def test_a_measured_change_is_one_and_is_taken_back() -> None:
     model = rules_model.Model(count=50, seed=1)
-    before = model.authorizer.index.rules.copy()
+    before = dict(model.authorizer.index.rules)
     version = model.authorizer.version
     rules_model.change_ms(model, 0, [])
     assert model.authorizer.index.rules == before
