@@ -41,7 +41,7 @@ def _metrics(name: str, title: str) -> tuple[Metric, Metric]:
 SECURITY_QUOTAS = Experiment(
     "security_quotas",
     (*_metrics("produce", "a producer's rate"), *_metrics("consume", "a consumer's rate")),
-    {"rounds": 2, "megabytes": 10.0, "warm_up_s": 5.0, "seconds": 66.0},
+    {"rounds": 2, "megabytes": 10.0, "warm_up_s": 5.0, "seconds": 99.0},
     {"rounds": 1, "seconds": 33.0},
 )
 
