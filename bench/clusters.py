@@ -35,13 +35,22 @@ _TIMEOUT_S = 120.0
 
 
 class Cluster:
-    """Brokers 1 to 3 below `directory`, with the properties `more`. The constructor does not start them."""
+    """Brokers 1 to 3 below `directory`, with the properties `more`. The constructor does not start them.
 
-    def __init__(self, name: str, directory: Path, more: Mapping[str, str] | None = None) -> None:
+    `nodes`: the properties of each broker, by its id; None takes those of `node_properties`, with free ports.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        more: Mapping[str, str] | None = None,
+        nodes: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
         self.name = name
         self._directory = directory
         self.nodes: dict[int, Target] = {}
-        for node_id, properties in node_properties(kafka_jars.free_ports(2 * BROKERS)).items():
+        for node_id, properties in (nodes or node_properties(kafka_jars.free_ports(2 * BROKERS))).items():
             node = TARGETS[name](directory / str(node_id), {**properties, **(more or {})})
             if isinstance(node, Barnabas):
                 node.arguments = ("--cluster-id", kafka_jars.CLUSTER_ID)

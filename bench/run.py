@@ -11,6 +11,7 @@ make bench ARGS="--only explain --rounds 20 --minutes 60"
 make bench ARGS="--only groups"
 make bench ARGS="--only bystanders"
 make bench ARGS="--only security"
+make bench ARGS="--only security_rules,security_memory"
 make bench ARGS="--only spark"
 make bench ARGS="--only zookeeper"
 make bench ARGS="--only zookeeper_mode"
@@ -58,9 +59,9 @@ from zookeeper import ZOOKEEPER
 from zookeeper_mode import ZK_MODE_STEPS
 
 #: Experiments with a table of their own.
-ALONE = (BYSTANDERS, SECURITY, SCALE, HISTORY, EXPLAIN, SPARK, ORDERS, ZOOKEEPER)
+ALONE = (BYSTANDERS, *SECURITY, SCALE, HISTORY, EXPLAIN, SPARK, ORDERS, ZOOKEEPER)
 #: The ones that measure another program too.
-COMPARED = frozenset({BYSTANDERS.name, SECURITY.name, ZOOKEEPER.name})
+COMPARED = frozenset({BYSTANDERS.name, ZOOKEEPER.name, *security.COMPARED})
 
 
 def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, float]:
@@ -125,6 +126,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     others = [name for name in clusters if name not in (*of_groups, *in_mode)]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     groups |= {"spark": [SPARK.name, ORDERS.name], "zookeeper_mode": in_mode}
+    groups |= {"security": [each.name for each in SECURITY]}
     experiments += [each.name for each in ALONE]
     if only is None:
         return list(STEPS), experiments, clusters
@@ -195,7 +197,7 @@ def tables(
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
         bystanders.table(alone[BYSTANDERS.name]),
-        security.table(alone[SECURITY.name]),
+        security.table(alone),
         report.Table(
             "Scale",
             f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
@@ -240,7 +242,8 @@ def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="number of rounds (default 3, quick 1; storage has its own numbers)")
     parser.add_argument(
         "--only",
-        help="steps, separated by commas; speed, storage, cluster, groups, spark, zookeeper_mode: all of a table",
+        help="steps, separated by commas; speed, storage, cluster, groups, security, spark, zookeeper_mode: "
+        "all of a table",
     )
     parser.add_argument("--minutes", type=float, help="the time after which explain begins no further run")
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
@@ -278,7 +281,7 @@ def main() -> int:
         zookeeper_mode.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         runs: dict[str, Callable[[Experiment], None]] = {
             BYSTANDERS.name: lambda each: bystanders.run(each, data, targets, values),
-            SECURITY.name: lambda each: security.run(each, data, targets, values),
+            **security.runs(data, targets, values),
             SCALE.name: lambda each: scale.run(each, values),
             HISTORY.name: lambda each: history_rows.run(each, data, values),
             EXPLAIN.name: lambda each: explain_rows.run(each, values),

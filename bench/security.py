@@ -1,281 +1,56 @@
-"""The rows of security: the same work in the clear, over TLS, and over TLS after a log-in; rules; quotas; new clients.
+"""The experiments of security: what they are, how each runs, and their table.
 
-In each round each broker is started twice with empty folders: without an authorizer, and with one and its rules. New
-clients are made by `security_clients.py`, a client without a library.
+security_requests   requests of one broker in the clear, over TLS and after a log-in; new clients
+security_rules      our own rate with rules; questions, changes and starts with 100,000 of them
+security_quotas     the rates under byte quotas
+security_memory     an idle broker with security, and with idle TLS connections
+security_cluster    three brokers with TLS between them
+security_start      the start of an embedded secure cluster
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 
 import report
-import wire
-from barnabas.embedded.authority import issue, make_authority
-from barnabas.metadata.quota_entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, USER
-from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.records.batch import encode_batch
-from barnabas.records.record import Record
-from bystanders import waits_ms
-from client_process import Client
-from targets import TARGETS, Target, cpu_s, kafka_jars
-from workloads import Experiment, Goal, Metric
+import security_cluster
+import security_memory
+import security_quotas
+import security_requests
+import security_rules
+from security_cluster import SECURITY_CLUSTER, SECURITY_START
+from security_memory import SECURITY_MEMORY
+from security_quotas import SECURITY_QUOTAS
+from security_requests import SECURITY_REQUESTS
+from security_rules import SECURITY_RULES
+from workloads import Experiment
 
-_USER, _PASSWORD = "alice", "bench-secret"
-_LISTENERS = {"plaintext": "PLAINTEXT", "ssl": "SSL", "sasl_ssl": "SASL_SSL", "sasl_plaintext": "SASL_PLAINTEXT"}
-_TITLES = {"plaintext": "in the clear", "ssl": "over TLS", "sasl_ssl": "over TLS after SCRAM"}
-_SCRAM = "SCRAM-SHA-256"
-_UNBATCHED = {"batch.num.messages": 1, "linger.ms": 0}
-#: The quota of the rows with a quota, which no client reaches.
-_BYTES_PER_S = 1e12
-_PRODUCE_VERSION = 7
-_TIMEOUT_S = 60
-_QUIET_TOPIC = "bystander"
+SECURITY = (SECURITY_REQUESTS, SECURITY_RULES, SECURITY_QUOTAS, SECURITY_MEMORY, SECURITY_CLUSTER, SECURITY_START)
+#: The experiments that measure Apache Kafka, too.
+COMPARED = frozenset(each.name for each in (SECURITY_REQUESTS, SECURITY_QUOTAS, SECURITY_MEMORY, SECURITY_CLUSTER))
 
 
-def _requests(name: str, title: str) -> tuple[Metric, ...]:
-    return (
-        Metric(f"security_{name}_unbatched", f"produce {title}, one record per batch", "records/s", Goal(at_least=3.0)),
-        Metric(f"security_{name}_batched", f"produce {title}, 1 kB records in batches", "MB/s", Goal(at_least=1.0)),
-        Metric(f"security_{name}_consume", f"consume {title}, 1 kB records", "MB/s", Goal(at_least=1.0)),
-        Metric(f"security_{name}_p50", f"one in flight {title}, p50", "ms", Goal(at_most=0.8)),
-        Metric(f"security_{name}_p99", f"one in flight {title}, p99", "ms", Goal(at_most=1.0)),
-    )
-
-
-SECURITY = Experiment(
-    "security",
-    (
-        *(metric for name, title in _TITLES.items() for metric in _requests(name, title)),
-        Metric("security_quota", "unbatched, with a quota that is not reached", "records/s", Goal(at_least=3.0)),
-        Metric("security_rules", "unbatched, with an authorizer and {rules:,} rules", "records/s", Goal(at_least=3.0)),
-        Metric("security_connections", "connections per second, each with a request", "1/s", Goal(at_least=2.0)),
-        Metric("security_handshakes", "TLS handshakes per second, each with a request", "1/s", Goal(at_least=2.0)),
-        Metric("security_log_ins", "log-ins by SCRAM-SHA-256 per second, without TLS", "1/s", Goal(at_least=2.0)),
-        *(
-            Metric(f"security_{name}_cpu_ms", f"the broker's CPU time of one {title}", "ms", Goal(at_most=0.5))
-            for name, title in (("connections", "connection"), ("handshakes", "TLS handshake"), ("log_ins", "log-in"))
-        ),
-        Metric("security_storm_s", "{storm:,} clients by TLS and SCRAM at the same time, until all are in", "s"),
-        Metric("security_storm_p99", "a producer's p99 meanwhile", "ms", Goal(at_most=0.5)),
-    ),
-    {
-        "rounds": 3,
-        "unbatched": 100_000,
-        "batched": 300_000,
-        "single": 5_000,
-        "rules": 1_000,
-        "clients": 3_000,
-        "processes": 3,
-        "storm": 1_000,
-    },
-    {"rounds": 1, "unbatched": 10_000, "batched": 30_000, "single": 1_000, "clients": 300, "storm": 200},
-)
-
-
-def table(experiment: Experiment) -> report.Table:
-    options = experiment.options
+def table(alone: Mapping[str, Experiment]) -> report.Table:
+    """Returns the table of all experiments. `alone`: the experiments by name, in the size of the run."""
+    sized = [alone[each.name] for each in SECURITY]
+    rounds = ", ".join(f"{each.name} {each.options['rounds']}" for each in sized)
     return report.Table(
         "Security",
-        f"Rounds: {options['rounds']}. One broker with a listener for each security protocol, the same certificate "
-        f"(P-256) and the same client; new clients come from {options['processes']} processes.",
-        experiment.metrics,
+        f"Rounds: {rounds}. One broker with a listener for each security protocol, the same certificate (P-256) and "
+        f"the same client; new clients come from {alone[SECURITY_REQUESTS.name].options['processes']} processes. "
+        "Rules are compared with our own broker without rules.",
+        [metric for each in sized for metric in each.metrics],
     )
 
 
-class _Life:
-    """A broker of one kind from its start to its stop."""
-
-    def __init__(self, name: str, directory: Path, more: Mapping[str, str]) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self.authority = make_authority(directory.with_name(f"{directory.name}-authority"))
-        ports = kafka_jars.free_ports(len(_LISTENERS) + 1)
-        self.ports = dict(zip(_LISTENERS, ports, strict=False))
-        self.target: Target = TARGETS[name](directory, {**self._properties(ports[-1]), **more})
-        self.name = name
-
-    def _properties(self, controller_port: int) -> dict[str, str]:
-        store = issue(self.authority, "broker", ["localhost", "127.0.0.1"])
-        listeners = ",".join(f"{_LISTENERS[name]}://127.0.0.1:{port}" for name, port in self.ports.items())
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        protocols = ",".join(f"{name}:{name}" for name in _LISTENERS.values())
-        return {
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-            "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(store),
-            "sasl.enabled.mechanisms": _SCRAM,
-            **{
-                f"listener.name.{name}.{_SCRAM.lower()}.sasl.jaas.config": module
-                for name in ("sasl_ssl", "sasl_plaintext")
-            },
-        }
-
-    def start(self) -> None:
-        self.target.prepare()
-        self.target.launch()
-        self.target.wait()
-        self.admin = AdminClient({"bootstrap.servers": self.target.bootstrap})
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-        change = UserScramCredentialUpsertion(_USER, info, _PASSWORD.encode())
-        for future in self.admin.alter_user_scram_credentials([change]).values():
-            future.result(_TIMEOUT_S)
-        self.create(_QUIET_TOPIC)
-
-    def create(self, topic: str) -> None:
-        self.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(_TIMEOUT_S)
-
-    def settings(self, protocol: str) -> dict[str, str]:
-        """Returns the settings of a client of librdkafka."""
-        found = {"security.protocol": protocol}
-        if protocol.endswith("ssl"):
-            found["ssl.ca.location"] = str(self.authority.certificate)
-        if protocol.startswith("sasl"):
-            found |= {"sasl.mechanism": _SCRAM, "sasl.username": _USER, "sasl.password": _PASSWORD}
-        return found
-
-    def run(self, workload: str, protocol: str, topic: str, options: Mapping[str, Any]) -> dict[str, float]:
-        """Returns the measurements of a client over this protocol."""
-        bootstrap = f"127.0.0.1:{self.ports[protocol]}"
-        given = {"topic": topic, "client": self.settings(protocol), **options}
-        client = Client(workload, bootstrap, given)
-        try:
-            return client.finish()
-        finally:
-            client.kill()
-
-
-def run(experiment: Experiment, data: Path, targets: Sequence[str], values: report.Values) -> None:
-    """Runs all rounds; the order of the brokers alternates from round to round."""
-    metrics = {metric.name: metric for metric in experiment.metrics}
-    rules = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
+def runs(data: Path, targets: Sequence[str], values: report.Values) -> dict[str, Callable[[Experiment], None]]:
+    """Returns what runs each experiment, by name."""
+    return {
+        SECURITY_REQUESTS.name: lambda each: security_requests.run(each, data, targets, values),
+        SECURITY_RULES.name: lambda each: security_rules.run(each, data, values),
+        SECURITY_QUOTAS.name: lambda each: security_quotas.run(each, data, targets, values),
+        SECURITY_MEMORY.name: lambda each: security_memory.run(each, data, targets, values),
+        SECURITY_CLUSTER.name: lambda each: security_cluster.run_cluster(each, data, targets, values),
+        SECURITY_START.name: lambda each: security_cluster.run_start(each, data, values),
     }
-    for index in range(experiment.options["rounds"]):
-        for name in targets if index % 2 == 0 else targets[::-1]:
-            for kind, more in (("open", {}), ("rules", rules)):
-                life = _Life(name, data / f"security-{name}-{kind}-{index}", more)
-                try:
-                    life.start()
-                    measured = _without_rules(life, experiment.options) if kind == "open" else _rules(life, experiment)
-                    for key, value in measured.items():
-                        report.record(values, metrics[key], name, value)
-                except BaseException:
-                    print(f"{name}'s log ends:\n{life.target.log_tail()}", file=sys.stderr)
-                    raise
-                finally:
-                    life.target.stop()
-
-
-def _without_rules(life: _Life, options: Mapping[str, Any]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for protocol in _TITLES:
-        prefix = f"security_{protocol}"
-        found[f"{prefix}_unbatched"] = _unbatched(life, protocol, f"{protocol}-unbatched", options)
-        batched = {"size_bytes": 1_000, "records": options["batched"], "warm_up": options["batched"] // 10}
-        topic = f"{protocol}-batched"
-        found[f"{prefix}_batched"] = life.run("produce", protocol, topic, batched)["mb_per_s"]
-        found[f"{prefix}_consume"] = life.run("consume", protocol, topic, batched)["mb_per_s"]
-        single = {"size_bytes": 100, "records": options["single"], "warm_up": options["single"] // 2}
-        times = life.run("one_in_flight", protocol, f"{protocol}-single", single)
-        found[f"{prefix}_p50"], found[f"{prefix}_p99"] = times["p50_ms"], times["p99_ms"]
-    found |= _new_clients(life, options)
-    _set_quota(life.ports["plaintext"])
-    found["security_quota"] = _unbatched(life, "plaintext", "quota", options)
-    return found
-
-
-def _rules(life: _Life, experiment: Experiment) -> dict[str, float]:
-    """Measures a client that one rule allows; the others are about other users and topics."""
-    life.create("rules")
-    principals = ["User:ANONYMOUS", *(f"User:user-{index}" for index in range(experiment.options["rules"] - 1))]
-    bindings = [
-        AclBinding(
-            ResourceType.TOPIC,
-            "rules" if index == 0 else f"topic-{index % 100}",
-            ResourcePatternType.LITERAL,
-            principal,
-            "*",
-            AclOperation.ALL,
-            AclPermissionType.ALLOW,
-        )
-        for index, principal in enumerate(principals)
-    ]
-    for future in life.admin.create_acls(bindings).values():
-        future.result(_TIMEOUT_S)
-    return {"security_rules": _unbatched(life, "plaintext", "rules", experiment.options, is_created=True)}
-
-
-def _unbatched(
-    life: _Life, protocol: str, topic: str, options: Mapping[str, Any], *, is_created: bool = False
-) -> float:
-    records = options["unbatched"]
-    given = {"size_bytes": 100, "records": records, "warm_up": records // 4, "settings": _UNBATCHED}
-    return life.run("produce", protocol, topic, {**given, "is_created": is_created})["records_per_s"]
-
-
-def _new_clients(life: _Life, options: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
-    kinds = (
-        ("connections", "plaintext", False, False),
-        ("handshakes", "ssl", True, False),
-        ("log_ins", "sasl_plaintext", False, True),
-    )
-    given = {"authority": str(life.authority.certificate), "user": _USER, "password": _PASSWORD}
-    for name, protocol, tls, logs_in in kinds:
-        port = str(life.ports[protocol])
-        each = {**given, "tls": tls, "logs_in": logs_in}
-        each |= {"clients": options["clients"], "processes": options["processes"]}
-        before_s = cpu_s(life.target.pid)
-        measured = Client("one_by_one", port, each, script="security_clients.py").finish()
-        found[f"security_{name}"] = measured["per_s"]
-        found[f"security_{name}_cpu_ms"] = (cpu_s(life.target.pid) - before_s) * 1_000 / options["clients"]
-    records = bytes(encode_batch([Record(0, 1_700_000_000_000, b"k", b"bystander", [])]))
-    rows = [ProduceRequest.PartitionProduceData(index=0, records=records)]
-    topics = [ProduceRequest.TopicProduceData(name=_QUIET_TOPIC, partition_data=rows)]
-    frame = wire.framed(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=topics), _PRODUCE_VERSION)
-    storm = Client(
-        "storm", str(life.ports["sasl_ssl"]), {**given, "clients": options["storm"]}, script="security_clients.py"
-    )
-    try:
-        storm.await_ready()
-        storm.tell("begin")
-        waits = waits_ms(life.ports["plaintext"], frame, storm.is_running)
-        found["security_storm_s"] = storm.finish()["s"]
-    finally:
-        storm.kill()
-    found["security_storm_p99"] = sorted(waits)[int(len(waits) * 0.99)]
-    return found
-
-
-def _set_quota(port: int) -> None:
-    """Sets a quota that holds for every user."""
-    ops = [
-        AlterClientQuotasRequest.OpData(key=key, value=_BYTES_PER_S) for key in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
-    ]
-    entity = AlterClientQuotasRequest.EntityData(entity_type=USER, entity_name=None)
-    request = AlterClientQuotasRequest(entries=[AlterClientQuotasRequest.EntryData(entity=[entity], ops=ops)])
-    link = wire.Link(port)
-    answer = link.call(request, 0, AlterClientQuotasResponse)
-    link.close()
-    if any(each.error_code for each in answer.entries):
-        raise RuntimeError(f"the quota is refused: {answer.entries}")

@@ -143,7 +143,38 @@ async def _patient(come: Any) -> asyncio.StreamWriter:
             await asyncio.sleep(0.1)
 
 
-WORKLOADS = {"one_by_one": one_by_one, "storm": storm}
+def _hold(port: int, options: Options, count: int, results: Any, is_over: Any) -> None:
+    tls = ssl.create_default_context(cafile=options["authority"])
+    links = []
+    for _ in range(count):
+        link = wire.Link(port, _TIMEOUT_S, tls)
+        link.exchange(next(_exchange(options)))
+        links.append(link)
+    results.put(len(links))
+    is_over.wait()
+
+
+def hold(port: int, options: Options) -> dict[str, float]:
+    """Holds TLS connections on which one request was answered, until the caller ends it; the caller measures."""
+    context = multiprocessing.get_context("fork")
+    results, is_over = context.Queue(), context.Event()
+    count = options["clients"] // options["processes"]
+    workers = [
+        context.Process(target=_hold, args=(port, options, count, results, is_over))
+        for _ in range(options["processes"])
+    ]
+    for worker in workers:
+        worker.start()
+    held = sum(results.get(timeout=300) for _ in workers)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    is_over.set()
+    for worker in workers:
+        worker.join()
+    return {"held": held}
+
+
+WORKLOADS = {"one_by_one": one_by_one, "storm": storm, "hold": hold}
 
 
 def main() -> int:

@@ -27,8 +27,11 @@ class Goal:
         return (self.at_most is None or judged <= self.at_most) and (self.at_least is None or judged >= self.at_least)
 
     def show(self, unit: str) -> str:
-        sign, bound = ("≤", self.at_most) if self.at_most is not None else ("≥", self.at_least)
-        return f"{sign} {bound:g} {unit}" if self.absolute else f"{sign} {bound:g}×"
+        if self.at_most is not None and self.at_least is not None:
+            bounds = f"{self.at_least:g}–{self.at_most:g}"
+        else:
+            bounds = f"≤ {self.at_most:g}" if self.at_most is not None else f"≥ {self.at_least:g}"
+        return f"{bounds} {unit}" if self.absolute else f"{bounds}×"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.plain_rules import covers, plain_answer
@@ -18,7 +20,9 @@ from barnabas.metadata.acls import (
     AclRule,
     Decision,
 )
-from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from barnabas.metadata.security import SecurityImage
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 NAMES = ["a", "ab", "abc", "b", "ba", "bab", "*"]
@@ -117,6 +121,91 @@ def test_any_resource_is_allowed_if_some_name_is(
     for principal, host, _, resource, _ in questions:
         some = any(plain_answer(rules, principal, host, AclOperation.WRITE, resource, name) for name in names)
         assert index.allows_any(principal, host, AclOperation.WRITE, resource) == some
+
+
+@settings(max_examples=300)
+@given(CHANGES)
+def test_rules_of_one_batch_and_of_many_give_the_same_image(
+    changes: list[tuple[int, AccessControlEntryRecord | None]],
+) -> None:
+    records = _records(changes)
+    one = _image_of(records)
+    image = EMPTY_IMAGE
+    for record in records:
+        image = _image_of([record], image)
+    assert one.security == image.security
+    assert {AclRule.of(record) for record in one.security.acls.values()} == set(one.security.acl_ids)
+
+
+@settings(max_examples=100)
+@given(CHANGES)
+def test_the_difference_between_two_images_has_the_rules_that_changed(
+    changes: list[tuple[int, AccessControlEntryRecord | None]],
+) -> None:
+    records = _records(changes)
+    for place in range(len(records)):
+        before = _image_of(records[:place])
+        after = _image_of(records[place:], before)
+        index = AclIndex()
+        index.update(before.security.acls.items())
+        index.update(MetadataDelta.between(before, after).changed_acls.items())
+        assert index.rules == {rule_id: AclRule.of(record) for rule_id, record in after.security.acls.items()}
+
+
+def test_many_rules_are_put_into_an_image_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the image for each of 100,000 rules took a third of the time of a start."""
+    copies = 0
+
+    class Counted(SecurityImage):
+        __slots__ = ()
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            nonlocal copies
+            copies += 1
+            super().__init__(*given, **named)
+
+    delta = MetadataDelta(MetadataImage(security=Counted()))
+    rule = AclRule(AclResource.TOPIC, "a", AclPattern.LITERAL, AclOperation.READ, "User:a", "*", AclPermission.ALLOW)
+    for number in range(1_000):
+        delta.replay(rule._replace(resource_name=f"a{number}").record(number.to_bytes(16, "big")))
+    image = delta.apply(1, 1, 0)
+    assert len(image.security.acls) == len(image.security.acl_ids) == 1_000
+    assert copies == 2, "the first one and the one with all rules"
+
+
+def test_a_rule_is_not_removed_twice() -> None:
+    rule_id = bytes([1]) * 16
+    rule = AclRule(AclResource.TOPIC, "a", AclPattern.LITERAL, AclOperation.READ, "User:a", "*", AclPermission.ALLOW)
+    removal = RemoveAccessControlEntryRecord(id=rule_id)
+    for image in (EMPTY_IMAGE, _image_of([rule.record(rule_id), removal])):
+        with pytest.raises(KeyError):
+            MetadataDelta(image).replay(removal)
+    delta = MetadataDelta(_image_of([rule.record(rule_id)]))
+    delta.replay(removal)
+    with pytest.raises(KeyError):
+        delta.replay(removal)
+
+
+def _records(changes: list[tuple[int, AccessControlEntryRecord | None]]) -> list[Message]:
+    """Returns the records of changes that fit what came before them. No id has two rules, and no rule two ids."""
+    records: list[Message] = []
+    present: dict[bytes, AclRule] = {}
+    for number, record in changes:
+        rule_id = bytes([number]) * 16
+        if record is None and rule_id in present:
+            del present[rule_id]
+            records.append(RemoveAccessControlEntryRecord(id=rule_id))
+        elif record is not None and rule_id not in present and AclRule.of(record) not in present.values():
+            present[rule_id] = AclRule.of(record)
+            records.append(present[rule_id].record(rule_id))
+    return records
+
+
+def _image_of(records: list[Message], before: MetadataImage = EMPTY_IMAGE) -> MetadataImage:
+    delta = MetadataDelta(before)
+    for record in records:
+        delta.replay(record)
+    return delta.apply(before.offset + len(records), 1, 0)
 
 
 def test_deny_beats_allow_in_every_order_prefix_and_host() -> None:

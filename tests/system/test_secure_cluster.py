@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.system.test_abuse import resident_bytes
 
 from barnabas.cli import entry
 from barnabas.embedded.failures import Failure
@@ -66,6 +70,24 @@ def test_a_client_with_the_settings_is_served_after_a_kill_too(cluster: Cluster)
 )
 def test_other_clients_are_not_served(cluster: Cluster, changes: dict[str, str]) -> None:
     assert written(cluster, **changes) is not None
+
+
+def test_an_idle_connection_takes_no_memory_for_a_buffer_that_it_does_not_use(tmp_path: Path) -> None:
+    """The buffer of a TLS connection lay within the heap, on pages that earlier handshakes had used: 50 kB each."""
+    # The cluster is new: freed memory of earlier connections would be used again.
+    with Cluster(tmp_path, secure=True) as cluster, contextlib.ExitStack() as held:
+        context = ssl.create_default_context(cafile=cluster.client_settings["ssl.ca.location"])
+        host, _, port = cluster.bootstrap.rpartition(":")
+
+        def connect(count: int) -> int:
+            """Returns the memory of the broker after these connections."""
+            for _ in range(count):
+                plain = socket.create_connection((host, int(port)), TIMEOUT_S)
+                held.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
+            return resident_bytes(cluster.pid)
+
+        before = connect(50)
+        assert connect(400) - before < 400 * 38_000
 
 
 def test_a_certificate_of_another_authority_is_refused(cluster: Cluster, tmp_path: Path) -> None:

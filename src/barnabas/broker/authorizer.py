@@ -21,8 +21,9 @@ from barnabas.common.sampled_rates import CountedRates
 from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclOperation, AclResource, Decision
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 
-#: The maximum number of cached decisions.
-_ANSWERS_MAX: Final = 20_000
+#: The maximum number of cached decisions. All are freed at once when a rule changes, which takes 0.1 ms for each
+#: thousand; a decision that is not cached takes 3 µs.
+_ANSWERS_MAX: Final = 5_000
 
 #: The operations on each type of resource that clients can request as bits (KIP-430).
 _OPERATIONS: Final = {

@@ -97,6 +97,7 @@ _ALLOWING: Final = {
     ),
 }
 _DENYING: Final = {operation: frozenset({operation, AclOperation.ALL}) for operation in _OPERATIONS}
+_ALLOW: Final = int(AclPermission.ALLOW)
 #: The name that Kafka checks before it considers all resources of a type.
 _ANY_NAME: Final = "hardcode"
 
@@ -216,19 +217,18 @@ class _OfType:
         if not own:
             del self.by_principal[rule.principal]
 
-    def matching(self, name: str) -> Iterator[_Rules]:
-        """Yields the rules that apply to a resource, in the order in which Kafka reads them."""
-        found = self.literals.get(name)
-        if found is not None:
-            yield found
+    def matching(self, name: str) -> list[_Rules]:
+        """Returns the rules that apply to a resource, in the order in which Kafka reads them."""
+        literals, prefixes, size = self.literals, self.prefixes, len(name)
+        found = [literals[name]] if name in literals else []
         for length in self.lengths:
-            if length <= len(name):
-                found = self.prefixes[length].get(name[:length])
-                if found is not None:
-                    yield found
-        found = self.literals.get(WILDCARD)
-        if found is not None and name != WILDCARD:
-            yield found
+            if length <= size:
+                rules = prefixes[length].get(name[:length])
+                if rules is not None:
+                    found.append(rules)
+        if WILDCARD in literals and name != WILDCARD:
+            found.append(literals[WILDCARD])
+        return found
 
 
 class AclIndex:
@@ -268,22 +268,22 @@ class AclIndex:
         of_type = self._types.get(resource)
         if of_type is None:
             return _NO_RULE
+        matching = of_type.matching(name)
+        if not matching:
+            return _NO_RULE
         allowing, denying = _ALLOWING[operation], _DENYING[operation]
-        has_rules = False
         allowed: AclRule | None = None
-        for rules in of_type.matching(name):
-            has_rules = True
+        for rules in matching:
             for rule in _about(rules, principal):
-                if rule.host not in (WILDCARD, host):
+                _, _, _, allows, _, only_host, permission = rule
+                if only_host not in (WILDCARD, host):
                     continue
-                if rule.permission == AclPermission.ALLOW:
-                    if rule.operation in allowing:
+                if permission == _ALLOW:
+                    if allows in allowing:
                         allowed = rule
-                elif rule.operation in denying:
+                elif allows in denying:
                     return Decision(False, rule, True)
-        if allowed is not None:
-            return Decision(True, allowed, True)
-        return _NO_MATCH if has_rules else _NO_RULE
+        return _NO_MATCH if allowed is None else Decision(True, allowed, True)
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, resource: AclResource) -> bool:
         """Returns whether there is a name, known or not, for which the rules allow this (authorizeByResourceType). The
@@ -313,10 +313,11 @@ class AclIndex:
 
 def _about(rules: _Rules, principal: str) -> list[AclRule]:
     """Returns the rules of a pattern that apply to this principal or to everybody, in order."""
-    own, all_of_them = rules.get(principal, _NO_RULES), rules.get(EVERYBODY, _NO_RULES)
-    if not own or own is all_of_them:
-        return all_of_them
-    return sorted(own + all_of_them) if all_of_them else own
+    own = rules.get(principal)
+    if EVERYBODY not in rules:
+        return own or _NO_RULES
+    all_of_them = rules[EVERYBODY]
+    return all_of_them if own is None or own is all_of_them else sorted(own + all_of_them)
 
 
 def _is_dominated(pattern: tuple[bool, str], denied: set[tuple[bool, str]]) -> bool:

@@ -105,7 +105,9 @@ class MetadataDelta:
     """The changes of the metadata since `image`, as far as records were applied."""
 
     __slots__ = (
+        "_acl_changes",
         "_next_producer_id",
+        "_security",
         "_zk_migration_state",
         "changed_acls",
         "changed_configs",
@@ -116,7 +118,6 @@ class MetadataDelta:
         "cluster",
         "image",
         "roles",
-        "security",
         "topics",
     )
 
@@ -133,7 +134,9 @@ class MetadataDelta:
         self.changed_features: dict[str, int] = {}
         #: Entity -> key -> new quota, None where the quota was removed.
         self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
-        self.security = image.security
+        self._security = image.security
+        #: The changes of ACLs that `_security` does not have yet, in order: `security` applies them together.
+        self._acl_changes: list[tuple[bytes, r.AccessControlEntryRecord | None]] = []
         #: The SCRAM credentials that were set or removed, as (mechanism, user).
         self.changed_credentials: set[tuple[int, str]] = set()
         #: The ids of delegation tokens that were created, changed or removed.
@@ -158,7 +161,7 @@ class MetadataDelta:
             if old.features.get(name, 0) != new.features.get(name, 0):
                 delta.changed_features[name] = new.features.get(name, 0)
         delta.changed_quotas = old.security.changed_quotas(new.security)
-        delta.security = new.security
+        delta._security = new.security
         before_scram, after_scram = old.security.scram, new.security.scram
         delta.changed_credentials = {
             key for key in {*before_scram, *after_scram} if before_scram.get(key) != after_scram.get(key)
@@ -185,10 +188,18 @@ class MetadataDelta:
         rebased = MetadataDelta(image)
         rebased.topics = self.topics.rebased(image.topics_by_name, image.topics_by_id)
         rebased.changed_configs = self.changed_configs
-        rebased.security = self.security.rebased(self.image.security, image.security)
+        rebased._security = self.security.rebased(self.image.security, image.security)
         rebased.changed_credentials = self.changed_credentials
         rebased.changed_tokens = self.changed_tokens
         return rebased
+
+    @property
+    def security(self) -> SecurityImage:
+        """Returns the security part of the next image, as far as records were applied."""
+        if self._acl_changes:
+            self._security = self._security.replay_acls(self._acl_changes)
+            self._acl_changes = []
+        return self._security
 
     @property
     def changed_topics(self) -> dict[bytes, TopicDelta]:
@@ -242,21 +253,29 @@ class MetadataDelta:
         self._zk_migration_state = record.zk_migration_state
 
     def replay_security(self, record: Message) -> None:
-        self.security = _SECURITY[type(record)](self.security, record)
+        self._security = _SECURITY[type(record)](self._security, record)
         if isinstance(record, r.UserScramCredentialRecord | r.RemoveUserScramCredentialRecord):
             self.changed_credentials.add((record.mechanism, record.name))
-        if isinstance(record, r.AccessControlEntryRecord):
-            self.changed_acls[record.id] = record
-        elif isinstance(record, r.RemoveAccessControlEntryRecord):
-            self.changed_acls[record.id] = None
         elif isinstance(record, r.DelegationTokenRecord | r.RemoveDelegationTokenRecord):
             self.changed_tokens.add(record.token_id)
+
+    def replay_acl(self, record: r.AccessControlEntryRecord) -> None:
+        self.changed_acls[record.id] = record
+        self._acl_changes.append((record.id, record))
+
+    def replay_remove_acl(self, record: r.RemoveAccessControlEntryRecord) -> None:
+        changed = self.changed_acls
+        present = changed[record.id] if record.id in changed else self.image.security.acls[record.id]
+        if present is None:
+            raise KeyError(record.id)
+        changed[record.id] = None
+        self._acl_changes.append((record.id, None))
 
     def replay_quota(self, record: r.ClientQuotaRecord) -> None:
         entity = quota_entity(record)
         changes = self.changed_quotas.setdefault(entity, {})
         changes[record.key] = None if record.remove else record.value
-        self.security = self.security.replay_quota(record)
+        self._security = self._security.replay_quota(record)
 
     def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """Returns the image after all applied records; `offset` is the offset of the last one."""
@@ -310,8 +329,6 @@ def _nothing(delta: MetadataDelta, record: Any) -> None:
 _SECURITY: Final[dict[type[Message], Callable[[SecurityImage, Any], SecurityImage]]] = {
     r.UserScramCredentialRecord: SecurityImage.replay_scram,
     r.RemoveUserScramCredentialRecord: SecurityImage.replay_remove_scram,
-    r.AccessControlEntryRecord: SecurityImage.replay_acl,
-    r.RemoveAccessControlEntryRecord: SecurityImage.replay_remove_acl,
     r.DelegationTokenRecord: SecurityImage.replay_token,
     r.RemoveDelegationTokenRecord: SecurityImage.replay_remove_token,
 }
@@ -333,6 +350,8 @@ _REPLAY: Final[dict[type[Message], Callable[[MetadataDelta, Any], None]]] = {
     r.ProducerIdsRecord: MetadataDelta.replay_producer_ids,
     r.ZkMigrationStateRecord: MetadataDelta.replay_zk_migration,
     **dict.fromkeys(_SECURITY, MetadataDelta.replay_security),
+    r.AccessControlEntryRecord: MetadataDelta.replay_acl,
+    r.RemoveAccessControlEntryRecord: MetadataDelta.replay_remove_acl,
     r.ClientQuotaRecord: MetadataDelta.replay_quota,
     r.NoOpRecord: _nothing,
     r.BeginTransactionRecord: _nothing,

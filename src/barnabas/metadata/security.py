@@ -5,7 +5,7 @@ The values are the records themselves; a record in an image is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from barnabas.protocol.messages.records_metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     DelegationTokenRecord,
-    RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
@@ -32,7 +31,9 @@ _NO_QUOTAS: Map[str, float] = Map()
 
 @dataclass(frozen=True, slots=True)
 class SecurityImage:
-    """The security part of an image. The `replay_*` methods return a copy with one more record applied."""
+    """The security part of an image. The `replay_*` methods return a copy with one more record applied, `replay_acls`
+    with many: a copy for each of 100,000 rules would take a third of the time of a start.
+    """
 
     #: (mechanism, user) -> credential.
     scram: Map[tuple[int, str], UserScramCredentialRecord] = field(default_factory=Map)
@@ -60,16 +61,18 @@ class SecurityImage:
     def replay_remove_scram(self, record: RemoveUserScramCredentialRecord) -> SecurityImage:
         return replace(self, scram=self.scram.delete((record.mechanism, record.name)))
 
-    def replay_acl(self, record: AccessControlEntryRecord) -> SecurityImage:
-        return replace(
-            self, acls=self.acls.set(record.id, record), acl_ids=self.acl_ids.set(AclRule.of(record), record.id)
-        )
-
-    def replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> SecurityImage:
-        ids, rule = self.acl_ids, AclRule.of(self.acls[record.id])
-        if ids.get(rule) == record.id:
-            ids = ids.delete(rule)
-        return replace(self, acls=self.acls.delete(record.id), acl_ids=ids)
+    def replay_acls(self, changes: Iterable[tuple[bytes, AccessControlEntryRecord | None]]) -> SecurityImage:
+        """Applies the rules that were set or removed (None), by id, in this order."""
+        acls, ids = self.acls.mutate(), self.acl_ids.mutate()
+        for rule_id, record in changes:
+            if record is not None:
+                acls[rule_id] = record
+                ids[AclRule.of(record)] = rule_id
+                continue
+            rule = AclRule.of(acls.pop(rule_id))
+            if ids.get(rule) == rule_id:
+                del ids[rule]
+        return replace(self, acls=acls.finish(), acl_ids=ids.finish())
 
     def replay_token(self, record: DelegationTokenRecord) -> SecurityImage:
         return replace(self, tokens=self.tokens.set(record.token_id, record))
@@ -111,6 +114,8 @@ def quota_entity(record: ClientQuotaRecord) -> QuotaEntity:
 
 def changed_acls(old: SecurityImage, new: SecurityImage) -> dict[bytes, AccessControlEntryRecord | None]:
     """Returns the ACLs that differ between two images, by id: the new one, or None where it was removed."""
+    if not old.acls:
+        return dict(new.acls)
     changed: dict[bytes, AccessControlEntryRecord | None] = {
         rule_id: record for rule_id, record in new.acls.items() if old.acls.get(rule_id) != record
     }

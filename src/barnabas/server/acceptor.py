@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.common.reports import LineLimit
+from barnabas.server import memory
 from barnabas.server.clock import SystemClock
 from barnabas.tls.alerts import HANDSHAKING
 
@@ -264,9 +265,13 @@ class Acceptor:
         self._begins_soon = False
         tls = self._tls
         assert tls is not None
+        # The loop runs its callbacks in order, so exactly the first steps of these tasks, which allocate the buffers of
+        # their connections, run between the two.
+        self._loop.call_soon(memory.map_buffers)
         for _ in range(min(_HANDSHAKES_PER_TURN, len(self._ready))):
             ready = self._ready.popleft()
             self._establish(ready, self._slots.pop(ready, None), tls.context(), _HANDSHAKE_S)
+        self._loop.call_soon(memory.keep_buffers)
         self._begin_soon()
 
     def _establish(

@@ -16,6 +16,7 @@ import run  # noqa: E402
 import storage  # noqa: E402
 from cluster_rows import CLUSTER_STEPS  # noqa: E402
 from group_rows import GROUP_STEPS  # noqa: E402
+from security import SECURITY  # noqa: E402
 from workloads import EXPERIMENTS, STEPS, Goal  # noqa: E402
 from zookeeper_mode import ZK_MODE_STEPS  # noqa: E402
 
@@ -84,6 +85,9 @@ def test_goals() -> None:
     assert Goal(at_least=1.0).holds(1.0, None) is None
     assert Goal(at_most=60.0, absolute=True).holds(60.0, 5.0)
     assert Goal(at_most=0.5, absolute=True).show("s") == "≤ 0.5 s"
+    within = Goal(at_least=0.9, at_most=1.1)
+    assert [within.holds(5.0, ratio) for ratio in (0.89, 0.9, 1.1, 1.11)] == [False, True, True, False]
+    assert (within.show("s"), Goal(at_least=9.0, at_most=11.0, absolute=True).show("s")) == ("0.9–1.1×", "9–11 s")
 
 
 def test_every_step_has_a_client_and_metrics_of_its_own() -> None:
@@ -119,11 +123,24 @@ def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -
     assert run.select("scale") == ([], ["scale"], [])
     assert run.select("history") == ([], ["history"], [])
     assert run.select("spark") == ([], ["spark", "orders"], [])
+    of_security = [experiment.name for experiment in SECURITY]
+    assert run.select("security") == ([], of_security, [])
+    assert run.select("security_memory") == ([], ["security_memory"], [])
     in_mode = [step.name for step in ZK_MODE_STEPS]
     assert run.select("zookeeper_mode") == ([], [], in_mode)
     assert run.select(None) == (
         list(STEPS),
-        [*all_experiments, "bystanders", "security", "scale", "history", "explain", "spark", "orders", "zookeeper"],
+        [
+            *all_experiments,
+            "bystanders",
+            *of_security,
+            "scale",
+            "history",
+            "explain",
+            "spark",
+            "orders",
+            "zookeeper",
+        ],
         [*all_clusters, *in_mode],
     )
     with pytest.raises(SystemExit, match="no such step: nonsense"):

@@ -16,7 +16,7 @@ from tests.support.wired_requests import batch_of, fetch_request, produce, topic
 from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.requests.forwarding import encode_principal, packed_address
 from barnabas.common.errors import ErrorCode
-from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource
+from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource, Decision
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version
@@ -59,6 +59,14 @@ def fetched(client: WiredClient, request: FetchRequest, version: int = 12) -> tu
     assert response.error_code == 0
     row = response.responses[0].partitions[0]
     return row.error_code, bytes(row.records or b"")
+
+
+class _Alice:
+    """The origin of a question without a connection."""
+
+    api_key = 0
+    principal = ALICE
+    client_host = "/10.0.0.1"
 
 
 # -- the places that keep an answer
@@ -126,6 +134,32 @@ def test_a_fetch_that_waits_gets_nothing_after_its_right_ended(secured: SecuredB
     assert isinstance(response, FetchResponse)
     row = response.responses[0].partitions[0]
     assert (row.error_code, row.records) == (TOPIC_REFUSED, b"")
+
+
+def test_at_most_5_000_answers_are_kept_because_a_change_frees_all_of_them_at_once(secured: SecuredBroker) -> None:
+    """A change took 2 ms, in which nobody was served, while 20,000 decisions were cached."""
+    decided: list[str] = []
+
+    class Counted(Authorizer):
+        def decide(
+            self, principal: str, host: str, operation: AclOperation, resource: AclResource, name: str
+        ) -> Decision:
+            decided.append(name)
+            return super().decide(principal, host, operation, resource, name)
+
+    authorizer = Counted(secured.broker.config, secured.host.clock)
+    names = [f"topic-{number}" for number in range(5_001)]
+
+    def ask(asked: list[str]) -> list[str]:
+        """Returns those names that were not cached."""
+        decided.clear()
+        authorizer.allowed_names(_Alice(), READ, TOPIC, asked, log_denied=False)
+        return decided.copy()
+
+    assert ask(names[:5_000]) == names[:5_000]
+    assert ask(names[:5_000]) == []
+    assert ask(names[5_000:]) == names[5_000:]
+    assert ask(names[:2]) == names[:2], "the first 5,000 are gone"
 
 
 def test_cached_answers_are_dropped_with_the_rules(secured: SecuredBroker) -> None:
