@@ -56,6 +56,21 @@ def test_its_replicas_leave_isr_and_leadership() -> None:
     assert (made.partition("orders", 1).leader, made.partition("orders", 1).isr) == (2, (2, 3))
 
 
+def test_a_fenced_broker_reports_it_before_it_is_unfenced() -> None:
+    """The heartbeat that unfenced a broker ignored the report: it joined ISRs until the next one (seed 4 of
+    `test_disks_in_trouble`, a slow disk)."""
+    made = world()
+    made.fence(1)
+    response = made.beat(1, unwritable=[directory_of(1)])
+    assert response.is_fenced
+    assert read_unwritable(response.unknown_tags) == ()
+    assert made.image.brokers[1].unwritable == (directory_of(1),)
+    assert not made.beat(1, unwritable=[directory_of(1)]).is_fenced
+    assert isr_request(made, 2, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
+    assert not made.beat(1).is_fenced
+    assert made.image.brokers[1].unwritable == ()
+
+
 def test_the_answer_says_that_it_was_understood_and_nothing_is_written_twice() -> None:
     made = world()
     response = made.beat(1, unwritable=[directory_of(1)])

@@ -138,10 +138,13 @@ def heartbeat(
     caught_up = request.current_metadata_offset >= broker.epoch
     steps: list[Callable[[ControllerView], Portion]] = []
     fenced, stop, event, detail = broker.fenced, False, ControllerEvent.BROKER_HEARTBEAT, ""
+    reported = read_unwritable(request.unknown_tags)
+    is_news = _unwritable(broker, reported or ()) != broker.unwritable
     if broker.fenced:
         if request.want_shut_down:
             stop = True
-        elif not request.want_fence and caught_up:
+        elif not request.want_fence and caught_up and not (reported and is_news):
+            # Unwritable directories are recorded first: otherwise the broker could lead and join ISRs until it asks again.
             fenced, event = False, ControllerEvent.UNFENCED
             steps.append(lambda view: brokers.unfence(view, broker))
     elif request.want_fence:
@@ -157,7 +160,6 @@ def heartbeat(
             steps.append(lambda view: brokers.fence(view, broker))
     if request.offline_log_dirs:
         steps.append(lambda view: close_directories(view, broker, request.offline_log_dirs))
-    reported = read_unwritable(request.unknown_tags)
     response = BrokerHeartbeatResponse(
         error_code=ErrorCode.NONE,
         is_caught_up=caught_up,
@@ -166,7 +168,7 @@ def heartbeat(
         unknown_tags=() if reported is None else unwritable_tags(()),
     )
     result = in_portions(view, steps, response, Cause(event, f"broker {request.broker_id}"))
-    if result.records or _unwritable(broker, reported or ()) == broker.unwritable:
+    if result.records or not is_news:
         return result
     event = ControllerEvent.REFUSES_WRITES if reported else ControllerEvent.ACCEPTS_WRITES
     detail = "log directory " + ", ".join(uuid_to_text(directory) for directory in reported or ())
