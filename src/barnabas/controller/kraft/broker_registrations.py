@@ -144,7 +144,7 @@ def heartbeat(
         if request.want_shut_down:
             stop = True
         elif not request.want_fence and caught_up and not (reported and is_news):
-            # Unwritable directories are recorded first: otherwise the broker could lead and join ISRs until it asks again.
+            # Unwritable directories are recorded first: otherwise the broker could lead and join ISRs until then.
             fenced, event = False, ControllerEvent.UNFENCED
             steps.append(lambda view: brokers.unfence(view, broker))
     elif request.want_fence:
