@@ -71,7 +71,8 @@ def _explained_ms(episode: Episode) -> int | None:
     """Returns when the right cause became the first answer for good."""
     if episode.truths[0].cause in (NOTHING, UNKNOWN):
         return None
-    times = sorted({read_ms for read_ms, _ in episode.journal if read_ms >= episode.begin_ms})
+    changed_ms = [read_ms for read_ms, _ in episode.journal] + [each.since_ms for each in episode.waiting]
+    times = sorted({time_ms for time_ms in changed_ms if time_ms >= episode.begin_ms})
     found: int | None = None
     for time_ms in times:
         guesses = answer(episode.read_by(time_ms))

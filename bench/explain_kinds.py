@@ -18,6 +18,7 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.network import Observer, Pipe, Socket
 from barnabas.simulation.operator import reassignment
 from barnabas.simulation.world import MILLISECOND_US
+from explain_reader import READER
 from explain_truth import NOTHING, UNKNOWN
 from explain_world import LOOSE, ORDERS, PAYMENTS, ScoredCluster
 
@@ -136,7 +137,18 @@ def _restart(stage: Stage, node: str) -> None:
 
 
 def _isolate(stage: Stage) -> Struck:
-    return stage.on_broker(FaultKind.ISOLATE, "link-lost")
+    """Cuts the machine of a broker off from all others, that of the reader included."""
+    struck, network = stage.on_broker(FaultKind.ISOLATE, "link-lost"), stage.scored.cluster.network
+    node = struck.component.replace(" ", "")
+    network.cut(node, READER)
+    network.cut(READER, node)
+
+    def end() -> None:
+        network.heal(node, READER)
+        network.heal(READER, node)
+
+    stage.ends.append(end)
+    return struck
 
 
 # Disks and throttles

@@ -18,12 +18,12 @@ from typing import Final
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from barnabas.cli import clients, journal_reader
-from barnabas.cli.journal_reader import JournalReader
+from barnabas.cli.journal_reader import JournalReader, JournalSession
+from barnabas.embedded.failures import Failure
 from barnabas.testing import Cluster
 from explain_cases import Case, case_of
 from explain_report import PROCESSES
-from explain_truth import NOTHING, Episode, Event, Truth
+from explain_truth import NOTHING, Episode, Event, Truth, Waiting
 
 _LASTS_S: Final = 14.0
 _SETTLES_S: Final = 6.0
@@ -41,6 +41,7 @@ class Processes:
         self.random = random.Random(seed)
         self.cluster = Cluster(folder, brokers=3)
         self.journal: dict[str, tuple[int, Event]] = {}
+        self.waiting: list[Waiting] = []
 
     def warm_up(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
@@ -61,18 +62,20 @@ class Processes:
         return whole and "__cluster_events" in topics
 
     def read(self, since_ms: int) -> None:
-        client = clients.consumer(self.cluster.bootstrap, None, journal_reader.settings())
         try:
-            reader = JournalReader(client, lambda _: None)
-            reader.read_since(since_ms)
-            now_ms = _now_ms()
-            for event in reader.events:
-                self.journal.setdefault(event["id"], (now_ms, event))
-        except Exception as error:
-            # The journal's leader can be what was killed: the next reading finds another one.
+            with JournalSession(self.cluster.bootstrap, None) as session:
+                reader = JournalReader(session, lambda _: None)
+                reader.read_since(since_ms)
+        except Failure as error:
             print(f"  not readable: {error}", file=sys.stderr)
-        finally:
-            client.close()
+            return
+        if reader.problem is not None:
+            print(f"  the journal is not readable: {reader.problem}", file=sys.stderr)
+        now_ms = _now_ms()
+        for event in reader.events:
+            if "waiting" not in event:
+                self.journal.setdefault(event["id"], (now_ms, event))
+        self.waiting.append(Waiting(now_ms, tuple(event for event in reader.events if "waiting" in event)))
 
     def watch(self, since_ms: int, duration_s: float) -> None:
         end = time.monotonic() + duration_s
@@ -137,6 +140,7 @@ KINDS: Final[Mapping[str, Callable[[Processes], _Struck]]] = {
 def run(kind: str, seed: int, processes: Processes) -> Case:
     since_ms = _now_ms()
     processes.journal.clear()
+    processes.waiting.clear()
     time.sleep(1)
     begin_ms = _now_ms()
     cause, component, end = KINDS[kind](processes)
@@ -149,7 +153,7 @@ def run(kind: str, seed: int, processes: Processes) -> Case:
         if processes.is_whole():
             break
     journal = sorted(processes.journal.values(), key=lambda read: read[0])
-    return case_of(Episode(PROCESSES + kind, seed, (truth,), _now_ms(), journal, ()))
+    return case_of(Episode(PROCESSES + kind, seed, (truth,), _now_ms(), journal, (), processes.waiting))
 
 
 def measure(rounds: int, minutes: float, seed: int = 1_000) -> list[Case]:

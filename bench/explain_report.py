@@ -69,9 +69,8 @@ def _overall(cases: Sequence[Case]) -> str:
         if case.truths[0].cause != NOTHING
     ]
     took = [case.answer_ms for case in cases]
-    after = (
-        f"Time from the beginning to the right answer: p50 {_s(quantile(times, 0.5))}, p99 {_s(quantile(times, 0.99))}."
-    )
+    p50, p90, p99 = (_s(quantile(times, share)) for share in (0.5, 0.9, 0.99))
+    after = f"Time from the beginning to the right answer: p50 {p50}, p90 {p90}, p99 {p99}."
     cost = f"The answer itself takes {quantile(took, 0.5):.1f} ms of CPU, p99 {quantile(took, 0.99):.1f} ms."
     head = ("asked", "AC@1 (95 %)", "AC@3", "certain and wrong", "abstained")
     return f"### Overall\n\n{_table(head, rows)}\n\n{after} {cost}"

@@ -45,6 +45,13 @@ AFTER_HEALING: Final = Asking("after_healing", "after the end")
 ASKINGS: Final = (AT_ONCE, AFTER_10_S, AFTER_HEALING)
 
 
+class Waiting(NamedTuple):
+    """The events that waited at the brokers from a time on, until they are others."""
+
+    since_ms: int
+    events: tuple[Event, ...]
+
+
 class Episode(NamedTuple):
     """A run: the faults of one cluster, and the events that could be read at each time."""
 
@@ -57,6 +64,7 @@ class Episode(NamedTuple):
     journal: Sequence[tuple[int, Event]]
     #: Time -> metric -> value; a metric is named "what@component".
     series: Sequence[tuple[int, Mapping[str, float]]]
+    waiting: Sequence[Waiting] = ()
 
     @property
     def begin_ms(self) -> int:
@@ -67,7 +75,22 @@ class Episode(NamedTuple):
         return max(truth.end_ms for truth in self.truths)
 
     def read_by(self, time_ms: int) -> list[Event]:
-        return [event for read_ms, event in self.journal if read_ms <= time_ms]
+        """Returns what a question at that time has: the committed events, and those that wait then."""
+        waiting = max((each for each in self.waiting if each.since_ms <= time_ms), default=None, key=_since_ms)
+        committed = [event for read_ms, event in self.journal if read_ms <= time_ms]
+        return committed if waiting is None else [*committed, *waiting.events]
+
+    @property
+    def signs_ms(self) -> list[int]:
+        """Returns the times since the beginning at which there was something new."""
+        known = {event["id"] for event in self.read_by(self.begin_ms - 1)}
+        reads = [(read_ms, (event,)) for read_ms, event in self.journal]
+        seen = sorted([*reads, *self.waiting], key=lambda entry: entry[0])
+        return [
+            time_ms
+            for time_ms, events in seen
+            if time_ms >= self.begin_ms and any(event["id"] not in known for event in events)
+        ]
 
     def asked_ms(self, asking: Asking) -> int:
         """Returns the time of a question. The first sign is the first event that can be read after the beginning."""
@@ -75,8 +98,11 @@ class Episode(NamedTuple):
             return self.over_ms
         if asking is AFTER_10_S:
             return min(self.begin_ms + 10_000, self.over_ms)
-        signs = [read_ms for read_ms, _ in self.journal if read_ms >= self.begin_ms]
-        return min([self.over_ms, self.begin_ms + 10_000, *signs])
+        return min([self.over_ms, self.begin_ms + 10_000, *self.signs_ms])
+
+
+def _since_ms(waiting: Waiting) -> int:
+    return waiting.since_ms
 
 
 class Answered(NamedTuple):

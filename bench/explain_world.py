@@ -1,31 +1,28 @@
 """The simulated cluster of the score of `explain`: brokers under a steady load, whose journal and metrics are read
-twice a second, as `explain` and Prometheus would read them.
+twice a second, the journal by the code of `explain`.
 
 All timeouts are Kafka's defaults: a session lasts 9 s, and a follower may lag for 30 s.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 from barnabas.broker.assembly import Broker
 from barnabas.broker.metrics.replicas import is_under_min_isr, is_under_replicated
-from barnabas.common.bulk_events import is_bulk, unpacked
-from barnabas.common.types import EVENTS_TOPIC
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.records.batch import Record, encode_batch
-from barnabas.replication.partition import Partition, Role
+from barnabas.replication.partition import Role
 from barnabas.simulation.operator import reassignment
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, World
-from barnabas.simulation.worlds.replicated import RawClient, produce_request, values_in
-from explain_truth import Event
+from barnabas.simulation.worlds.replicated import RawClient, produce_request
+from explain_reader import SimulatedReader
 
 _SAMPLE_MS: Final = 500
 _PRODUCE_MS: Final = 250
@@ -54,12 +51,11 @@ class ScoredCluster:
         self.brokers = list(range(1, brokers + 1))
         #: Brokers that do not come back.
         self.gone: set[int] = set()
-        self.journal: list[tuple[int, Event]] = []
+        self.reader = SimulatedReader(self.cluster, [self.node(each) for each in self.brokers], lambda: self.now_ms)
         self.series: list[tuple[int, dict[str, float]]] = []
         #: The records of a batch, by topic: a burst raises it.
         self.batch_records = {ORDERS: 2, PAYMENTS: 1, LOOSE: 1}
         self.batch_bytes = {ORDERS: 200, PAYMENTS: 4_000, LOOSE: 200}
-        self._offset = 0
         self._counts: dict[str, float] = {}
         self._latencies: dict[int, list[int]] = {}
         self._waiting: dict[tuple[str, int], int] = {}
@@ -96,6 +92,7 @@ class ScoredCluster:
         self.run_until(lambda: LOOSE in self.image().topics_by_name, 10_000)
         self._produce()
         self._sample()
+        self.reader.run()
         self.ask(reassignment(PAYMENTS, 0, [two, one]))
         self.run_for(12_000)
         self.run_until(self.is_whole, 30_000)
@@ -198,35 +195,8 @@ class ScoredCluster:
     # -- what can be read from outside
 
     def _sample(self) -> None:
-        self._read_journal()
         self.series.append((self.now_ms, self._metrics()))
         self.later(_SAMPLE_MS, self._sample)
-
-    def _read_journal(self) -> None:
-        """Reads what is committed, from the leader that a client finds, if it runs."""
-        led = [
-            partition
-            for broker in self.running()
-            if (partition := broker.replicas.find(EVENTS_TOPIC, 0)) is not None and partition.leadership is not None
-        ]
-        if not led:
-            return
-        newest = max(led, key=lambda partition: partition.leader_epoch)
-        process = self.cluster.nodes[self.node(self.leader(EVENTS_TOPIC, 0))].machine.process if newest else None
-        if process is not None and process.is_running:
-            for event in self._events(newest):
-                found = unpacked(event) if is_bulk(event) else (event,)
-                self.journal += [(self.now_ms, each) for each in found]
-
-    def _events(self, partition: Partition) -> Iterator[Event]:
-        """Yields the committed events that were not read yet."""
-        while self._offset < partition.high_watermark:
-            data = partition.log.read(self._offset, 1 << 20, up_to=partition.high_watermark).data
-            found = [entry for entry in values_in(bytes(data)) if entry[0] >= self._offset]
-            if not found:
-                return
-            self._offset = found[-1][0] + 1
-            yield from (json.loads(value) for _, value in found if value is not None)
 
     def _metrics(self) -> dict[str, float]:
         """Returns the values of the brokers' /metrics that a dashboard shows, those of the client, and `up`."""

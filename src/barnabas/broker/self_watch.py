@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from barnabas.broker.peers.peer_probes import PeerProbes
 from barnabas.broker.requests.context import Services
 from barnabas.common.host import LinkCondition
 from barnabas.common.types import INTERNAL_TOPICS
@@ -12,10 +13,13 @@ from barnabas.journal.journal import Journal
 from barnabas.journal.self_reports import SelfReport, SelfReportKind
 from barnabas.journal.self_watch import SelfWatch, Silence, Sources
 from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.protocol.reach import SILENT
 from barnabas.storage.directories import NO_BROKER_EPOCH
 from barnabas.storage.health import FAILED, FULL
 from barnabas.storage.log_manager import LogManager
 
+#: The silence after which a peer is dialled.
+_PROBED_MS: Final = 1_000
 _KINDS: Final = {FULL: SelfReportKind.DISK_FULL, FAILED: SelfReportKind.DISK_FAILED}
 
 
@@ -30,6 +34,7 @@ class BrokerSelfWatch:
         self._services = services
         self._logs = logs
         self._unanswered = unanswered
+        self._probes = PeerProbes(services.host)
         sources = Sources(
             self._silences, self._disks, self._throttled_sides, self._links, logs.health.take_syncs, self._bytes_in
         )
@@ -58,8 +63,33 @@ class BrokerSelfWatch:
 
     def close(self) -> None:
         self._watch.close()
+        self._probes.close()
 
     def _silences(self, now_ms: int) -> Iterator[Silence]:
+        """Yields the peers that do not answer. One that is silent for a second is dialled, so that the first report can
+        say what its system does.
+        """
+        silent = set()
+        for silence in self._unanswered_peers():
+            if now_ms - silence.since_ms >= _PROBED_MS:
+                silent.add(silence.peer)
+                yield self._with_dial(silence)
+            else:
+                yield silence
+        self._probes.keep(silent)
+
+    def _with_dial(self, silence: Silence) -> Silence:
+        services = self._services
+        broker = services.metadata.image.brokers.get(silence.peer)
+        endpoint = None if broker is None else broker.endpoint(services.config.inter_broker_listener)
+        if endpoint is None:
+            return silence  # a controller that is not a broker
+        result = self._probes.result(silence.peer, (endpoint.host, endpoint.port))
+        # A channel gives its dials up before the network can say that there is no such machine.
+        known = "" if silence.dialled == SILENT else silence.dialled
+        return silence._replace(dialled=result or known)
+
+    def _unanswered_peers(self) -> Iterator[Silence]:
         services = self._services
         wait_ms = services.config.int_of("replica.fetch.wait.max.ms")
         leaders = set()

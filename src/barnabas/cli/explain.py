@@ -8,14 +8,15 @@ from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
-from barnabas.cli import clients, explain_story, explain_topic, journal_reader, lines, output
+from barnabas.cli import clients, explain_story, explain_topic, lines, output
 from barnabas.cli.explain_now import Now, is_well
 from barnabas.cli.explain_pause import BEFORE_MS, outages
 from barnabas.cli.explain_story import Explanation, Present
 from barnabas.cli.incident import answer_lines, causes_of
-from barnabas.cli.journal_reader import FIRST_LOOK_MS, JournalReader
+from barnabas.cli.journal_reader import FIRST_LOOK_MS, JournalReader, JournalSession
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, At, Bootstrap, ClientProperty, HistoryOption, Json
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.embedded.failures import Failure
@@ -71,30 +72,35 @@ def explain(
         raise Failure("--pause TOPIC needs --at TIME, and reads the journal of a cluster, not a history")
     now_ms = round(time.time() * 1000)
     since_ms = lines.parse_time(since, now_ms) if since is not None else None
-    client = clients.consumer(bootstrap, properties, journal_reader.settings())
+    admin = clients.admin_client(bootstrap, properties)
     try:
-        if now:
-            _explain_now(client, since_ms, as_json)
-        elif incident:
-            _explain_incident(client, since_ms or now_ms - _INCIDENT_MS, as_json)
-        elif pause is not None and at is not None:
-            from_ms = lines.parse_time(at, now_ms)
-            _explain_pause(client, pause, from_ms, from_ms - lines.parse_time(lasted, 0), as_json)
-        elif partition is not None:
-            _explain_partitions(client, partition, since_ms, as_json)
-        else:
-            assert broker is not None, "give only one of them"
-            _explain_broker(client, broker, since_ms, as_json)
+        with JournalSession(bootstrap, properties) as session:
+            if now:
+                journal = _explain_now(admin, session, since_ms, as_json)
+            elif incident:
+                journal = _explain_incident(session, since_ms or now_ms - _INCIDENT_MS, as_json)
+            elif pause is not None and at is not None:
+                from_ms = lines.parse_time(at, now_ms)
+                journal = _explain_pause(admin, session, pause, from_ms, from_ms - lines.parse_time(lasted, 0), as_json)
+            elif partition is not None:
+                journal = _explain_partitions(admin, session, partition, since_ms, as_json)
+            else:
+                assert broker is not None, "give only one of them"
+                journal = _explain_broker(session, broker, since_ms, as_json)
+            for sentence in session.silence():
+                output.say(sentence)
     except KafkaException as error:
         raise clients.failure(error, "cannot explain") from error
-    finally:
-        client.close()
+    journal.check()
 
 
-def _explain_partitions(client: Consumer, name: str, since_ms: int | None, as_json: bool) -> None:
-    presents, has_journal = _presents(client, name)
+def _explain_partitions(
+    admin: AdminClient, session: JournalSession, name: str, since_ms: int | None, as_json: bool
+) -> JournalReader:
+    presents = _presents(admin, name)
+    has_journal = session.reading.has_journal
     topic, wanted = presents[0].topic, frozenset(present.partition for present in presents)
-    journal = JournalReader(client, lambda other: wanted if other == topic else _NO_PARTITIONS)
+    journal = JournalReader(session, lambda other: wanted if other == topic else _NO_PARTITIONS)
     explanations: list[Explanation] = []
 
     def explained() -> bool:
@@ -109,7 +115,7 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int | None, as_js
             shown["history"] = [event for event in shown["history"] if event["time_ms"] >= shown_ms]
             shown["read_since_ms"] = journal.begin_ms
         output.show_json(found[0] if "-" in name and len(found) == 1 else found)
-        return
+        return journal
     if len(explanations) == 1:
         print("\n".join(explain_story.lines_of(explanations[0], shown_ms)))
     else:
@@ -118,25 +124,27 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int | None, as_js
         output.say(f"Only events since {texts.at(since_ms)} were read: older causes are unknown.")
     if not has_journal:
         output.say(_NO_JOURNAL)
+    return journal
 
 
-def _explain_broker(client: Consumer, broker: int, since_ms: int | None, as_json: bool) -> None:
-    has_journal = clients.has_journal(client)
-    journal = JournalReader(client, lambda _: None)
+def _explain_broker(session: JournalSession, broker: int, since_ms: int | None, as_json: bool) -> JournalReader:
+    has_journal = session.reading.has_journal
+    journal = JournalReader(session, lambda _: None)
     _read(journal, since_ms, lambda: any(event.get("broker") == broker for event in journal.events), has_journal)
     shown_ms = since_ms or 0
     if as_json:
         events = [event for event in journal.events if event.get("broker") == broker and event["time_ms"] >= shown_ms]
         output.show_json(events)
-        return
+        return journal
     lines = explain_story.broker_lines(broker, journal.events, shown_ms)
     print("\n".join(lines) if lines else f"The journal has no event about broker {broker}.")
     if not has_journal:
         output.say(_NO_JOURNAL)
+    return journal
 
 
-def _explain_now(client: Consumer, since_ms: int | None, as_json: bool) -> None:
-    topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
+def _explain_now(admin: AdminClient, session: JournalSession, since_ms: int | None, as_json: bool) -> JournalReader:
+    topics = admin.list_topics(timeout=clients.TIMEOUT_S).topics
     presents = [
         Present(name, index, found.leader, tuple(found.replicas), tuple(found.isrs))
         for name, topic in sorted(topics.items())
@@ -146,61 +154,68 @@ def _explain_now(client: Consumer, since_ms: int | None, as_json: bool) -> None:
     wanted: dict[str, set[int]] = {}
     for present in unwell:
         wanted.setdefault(present.topic, set()).add(present.partition)
-    journal = JournalReader(client, lambda topic: frozenset(wanted.get(topic, ())))
-    has_journal = EVENTS_TOPIC in topics
+    journal = JournalReader(session, lambda topic: frozenset(wanted.get(topic, ())))
+    has_journal = session.reading.has_journal
     _read(journal, since_ms, lambda: Now(unwell, journal.events).is_complete, has_journal)
     troubles = Now(unwell, journal.events).troubles()
     if as_json:
         output.show_json([trouble.to_json() for trouble in troubles])
-        return
+        return journal
     print("\n".join(line for trouble in troubles for line in trouble.lines()) if troubles else "All is well.")
     if not has_journal:
         output.say(_NO_JOURNAL)
+    return journal
 
 
-def _explain_incident(client: Consumer, since_ms: int, as_json: bool) -> None:
-    has_journal = clients.has_journal(client)
-    journal = JournalReader(client, lambda _: None)
+def _explain_incident(session: JournalSession, since_ms: int, as_json: bool) -> JournalReader:
+    has_journal = session.reading.has_journal
+    journal = JournalReader(session, lambda _: None)
     if has_journal:
         journal.read_since(since_ms)
+    else:
+        journal.wait_only(since_ms)
     causes = causes_of(journal.events)
     if as_json:
         output.show_json([cause.to_json() for cause in causes])
-        return
+        return journal
     print("\n".join(answer_lines(causes)))
     if not has_journal:
         output.say(_NO_JOURNAL)
+    return journal
 
 
-def _explain_pause(client: Consumer, topic: str, from_ms: int, to_ms: int, as_json: bool) -> None:
-    topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
+def _explain_pause(
+    admin: AdminClient, session: JournalSession, topic: str, from_ms: int, to_ms: int, as_json: bool
+) -> JournalReader:
+    topics = admin.list_topics(timeout=clients.TIMEOUT_S).topics
     if topic not in topics:
         raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows the existing ones")
-    journal = JournalReader(client, lambda other: None if other == topic else _NO_PARTITIONS)
-    if EVENTS_TOPIC in topics:
+    journal = JournalReader(session, lambda other: None if other == topic else _NO_PARTITIONS)
+    if session.reading.has_journal:
         journal.read_since(from_ms - BEFORE_MS)
     found = outages(topic, journal.events, from_ms, to_ms)
     if as_json:
         output.show_json([outage.to_json() for outage in found])
-        return
+        return journal
     nothing = f"No partition of {topic} lost its leader, or had too few in-sync replicas, in this period."
     print("\n".join(line for outage in found for line in outage.lines(topic)) if found else nothing)
-    if EVENTS_TOPIC not in topics:
+    if not session.reading.has_journal:
         output.say(_NO_JOURNAL)
+    return journal
 
 
 def _read(journal: JournalReader, since_ms: int | None, is_answered: Callable[[], bool], has_journal: bool) -> None:
     """Reads the journal since a time; without one, the last day, and the rest if the question is not answered then."""
     if has_journal:
         journal.read_since(round(time.time() * 1000) - FIRST_LOOK_MS if since_ms is None else since_ms)
-    if not is_answered() and has_journal and since_ms is None:
+    if not is_answered() and has_journal and since_ms is None and journal.problem is None:
         journal.read_the_rest()
         is_answered()
 
 
-def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
-    """Returns the requested partitions, and whether there is a journal. A topic can itself be named `orders-3`."""
-    topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
+def _presents(admin: AdminClient, name: str) -> list[Present]:
+    """Returns the requested partitions. A topic can itself be named `orders-3`."""
+    topics = admin.list_topics(timeout=clients.TIMEOUT_S).topics
     topic, dash, number = name.rpartition("-")
     wanted: int | None = None
     if name in topics:
@@ -219,4 +234,4 @@ def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
     for index in chosen:
         found = partitions[index]
         presents.append(Present(topic, index, found.leader, tuple(found.replicas), tuple(found.isrs)))
-    return presents, EVENTS_TOPIC in topics
+    return presents

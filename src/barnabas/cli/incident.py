@@ -81,6 +81,7 @@ _EXPLAINS: Final = {
     "disk-slow": frozenset({UNKNOWN}),
     "burst": frozenset({"overloaded", UNKNOWN}),
 }
+_ALTERNATIVES: Final = {"link-lost": "power-lost", "power-lost": "link-lost"}
 _STATES: Final = {
     "disk-full": "disk-full",
     "disk-slow": "disk-slow",
@@ -117,8 +118,8 @@ def _alternatives(causes: Iterable[RootCause]) -> Iterator[RootCause]:
     power.
     """
     for cause in causes:
-        if cause.code == "link-lost" and cause.certainty == LIKELY and cause.component.startswith("broker"):
-            yield replace(cause, code="power-lost")
+        if cause.code in _ALTERNATIVES and cause.certainty == LIKELY and cause.component.startswith("broker"):
+            yield replace(cause, code=_ALTERNATIVES[cause.code])
 
 
 def _merged(causes: Iterable[RootCause]) -> list[RootCause]:
@@ -150,7 +151,7 @@ def _explains(cause: RootCause, other: RootCause) -> bool:
         return False
     if cause.code == "restarted":
         return other.code == "stopped" or (
-            other.code in ("crashed", "link-lost", UNKNOWN) and other.certainty != CERTAIN
+            other.code in ("crashed", "paused", "power-lost", "link-lost", UNKNOWN) and other.certainty != CERTAIN
         )
     shared = set(_parts(cause.component)) & set(_parts(other.component))
     if other.code == "paused" and other.certainty != CERTAIN and cause.code in ("busy", "starved") and shared:

@@ -1,7 +1,7 @@
 """Faults of the network, from what both ends of each link report.
 
     every reported link has one broker in common   that broker's network; its process, if its system still accepts
-                                                   connections
+                                                   connections; its machine, if the network says that there is none
     one link, both ends wait for an answer         nothing passes in either direction
     one link, one end's request is unacknowledged  nothing passes from that end to the other one
 
@@ -112,8 +112,17 @@ def _of_broker(broker: int, reports: Sequence[Event], away: Collection[int]) -> 
     if peers:
         text = f"{who} ran and got no answer from brokers {', '.join(map(str, peers))}"
         return RootCause("link-lost", who, CERTAIN if len(peers) > 1 else LIKELY, text, tuple(reports))
+    if dialled == {"unreachable"} and not _is_back(broker, reports, away):
+        text = f"{who} does not answer, and its network says that there is no such machine: it is without power"
+        return RootCause("power-lost", who, LIKELY, text, tuple(reports))
     text = f"{who} does not answer, and neither does its machine: it is cut off, or without power"
     return RootCause("link-lost", who, LIKELY, text, tuple(reports))
+
+
+def _is_back(broker: int, reports: Sequence[Event], away: Collection[int]) -> bool:
+    begun = {(event["broker"], event["begin_ms"]) for event in reports}
+    ended = {(event["broker"], event["begin_ms"]) for event in reports if "end_ms" in event}
+    return begun == ended and broker not in away
 
 
 def _hanging(broker: int, reports: Sequence[Event], away: Collection[int]) -> RootCause:
@@ -121,9 +130,7 @@ def _hanging(broker: int, reports: Sequence[Event], away: Collection[int]) -> Ro
     that when it runs again: without such a report, and with answers, it was something else.
     """
     who = f"broker {broker}"
-    begun = {(event["broker"], event["begin_ms"]) for event in reports}
-    ended = {(event["broker"], event["begin_ms"]) for event in reports if "end_ms" in event}
-    if begun == ended and broker not in away:
+    if _is_back(broker, reports, away):
         text = f"{who} did not answer for a while although its machine accepted connections, and did not report why"
         return RootCause(UNKNOWN, who, UNKNOWN, text, tuple(reports))
     text = f"{who} does not answer, but its machine still accepts connections: its process is paused or hangs"

@@ -13,6 +13,8 @@ from barnabas.cli.root_causes import CERTAIN, LIKELY, Event, RootCause
 _OF_TOPICS: Final = frozenset({"election-asked", "reassignment-asked"})
 #: Brokers that must restart cleanly, one after the other, before that is a restart of the cluster.
 _RESTARTS_MIN: Final = 2
+#: How long after the start of a broker the stop of another one continues a restart of the cluster.
+_RESTART_MS_MAX: Final = 10 * 60_000
 
 
 def request_causes(events: Sequence[Event]) -> Iterator[RootCause]:
@@ -52,8 +54,24 @@ def _target(event: Event) -> list[int]:
 
 
 def _rolling_restart(events: Sequence[Event]) -> Iterator[RootCause]:
+    """Yields a restart of the cluster: brokers that have started after a clean shutdown, or one that has, after which
+    another one was stopped.
+    """
     starts = [event for event in events if event["kind"] == "broker-registered" and event["cause"] == "broker-started"]
     brokers = list(dict.fromkeys(int(event["broker"]) for event in starts))
     if len(brokers) >= _RESTARTS_MIN:
         text = f"brokers {', '.join(map(str, brokers))} were stopped and started, one after the other"
         yield RootCause("restarted", "cluster", CERTAIN, text, tuple(starts))
+    elif starts:
+        (broker,), start = brokers, starts[-1]
+        stops = [event for event in events if _is_stop(event) and int(event["broker"]) != broker]
+        after = [event for event in stops if 0 <= event["time_ms"] - start["time_ms"] <= _RESTART_MS_MAX]
+        if after:
+            text = f"broker {broker} was stopped and started, and then broker {after[0]['broker']} was stopped"
+            yield RootCause("restarted", "cluster", LIKELY, text, (start, *after))
+
+
+def _is_stop(event: Event) -> bool:
+    return event["kind"] == "controlled-shutdown" or (
+        event["kind"] == "broker-fenced" and event.get("cause") == "controlled-shutdown"
+    )

@@ -57,6 +57,8 @@ _BYTES_PER_BATCH: Final = 128 << 10
 #: Smaller batches are not worth compressing.
 _EVENTS_TO_COMPRESS: Final = 8
 _GZIP: Final = 1
+#: The largest number of events of waiting changes in one response: the first ones name the fault.
+_CHANGES_TO_READERS: Final = 20
 
 
 class ControllerState(Protocol):
@@ -138,6 +140,7 @@ class Journal:
             return
         if self._follows_images:
             self._follow(delta, image)
+        self._topic.follow_leader()
         if self._topic.exists and (self.replica_events or (self._context.controller.is_active and self.window)):
             self._later(_LINGER_MS)
 
@@ -265,6 +268,16 @@ class Journal:
             self._inferred.clear()
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
 
+    def waiting(self) -> bytes:
+        """Returns the events that are not known to be written, as a batch; empty if there are none. Until an active
+        controller knows how far the journal is, it does not know which of its changes wait.
+        """
+        records: list[Record] = []
+        if self._context.controller.is_active and self._resumed_epoch == self._context.quorum.epoch:
+            records += self.window.waiting(_CHANGES_TO_READERS)
+        records += self.replica_events.waiting(_EVENTS_PER_BATCH)
+        return bytes(encode_batch(records, codec=_codec(records))) if records else b""
+
     def close(self) -> None:
         self._is_closed = True
         self._unexplained.close()
@@ -341,8 +354,7 @@ class Journal:
             records += self.window.draw(_EVENTS_PER_BATCH - len(records), _BYTES_PER_BATCH)
         if records:
             self._is_busy = True
-            codec = _GZIP if len(records) >= _EVENTS_TO_COMPRESS else 0
-            self._topic.append(encode_batch(records, codec=codec), self._on_written)
+            self._topic.append(encode_batch(records, codec=_codec(records)), self._on_written)
         elif is_active:
             self.window.written()  # no event describes these changes
 
@@ -382,6 +394,10 @@ class Journal:
         else:
             self.window.forget_before(-1)
         self._later(0)
+
+
+def _codec(records: list[Record]) -> int:
+    return _GZIP if len(records) >= _EVENTS_TO_COMPRESS else 0
 
 
 def _names_offset(key: bytes) -> bool:

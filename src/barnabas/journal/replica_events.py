@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from barnabas.common.host import Clock
@@ -119,6 +119,11 @@ class ReplicaEvents:
         found = list(islice(self._events, self._drawn, self._drawn + count_max - len(reports)))
         self._drawn += len(found)
         return [*(record_of(event | {"reported_ms": reported_ms}) for event in reports), *map(record_of, found)]
+
+    def waiting(self, count_max: int) -> list[Record]:
+        """Returns the events that are not known to be written. They stay in the queue."""
+        events = islice(chain(self._reports, self._events), count_max)
+        return [record_of(event) for event in events]
 
     def written(self) -> None:
         for queue, drawn in ((self._events, self._drawn), (self._reports, self._drawn_reports)):

@@ -97,17 +97,29 @@ class EventsTopic:
     def _topic_id(self) -> bytes:
         return self._metadata.image.topics_by_name[EVENTS_TOPIC].topic_id
 
-    def _send(self, request: Message, reply: Callable[[Message | None], None]) -> None:
+    @property
+    def _leader_address(self) -> tuple[str, int] | None:
         broker = self._metadata.image.brokers.get(self._leader)
         endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)
-        if endpoint is None:
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def follow_leader(self) -> None:
+        """Ends the connection to a broker that does not lead the topic any more. A request to one that was paused would
+        otherwise wait for its timeout, and all later events behind it.
+        """
+        channel = self._channel
+        if channel is not None and channel.address != self._leader_address:
+            self._channel = None
+            self._host.timers.call_soon(channel.close)
+
+    def _send(self, request: Message, reply: Callable[[Message | None], None]) -> None:
+        address = self._leader_address
+        if address is None:
             self._host.timers.call_soon(lambda: reply(None))
             return
-        address = (endpoint.host, endpoint.port)
+        self.follow_leader()
         channel = self._channel
-        if channel is None or channel.address != address:
-            if channel is not None:
-                self._host.timers.call_soon(channel.close)
+        if channel is None:
             security = inter_broker_security(self._config)
             channel = Channel(self._host, self._area, address, ADMIN_CLIENT_ID, _TIMES, security)
             self._channel = channel

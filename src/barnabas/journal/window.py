@@ -166,6 +166,19 @@ class ChangeWindow:
             self._partly += 1
         return found
 
+    def waiting(self, count_max: int) -> list[Record]:
+        """Returns the first records that are not known to be written. They stay in the window."""
+        found: list[Record] = []
+        begin = self._written
+        for entry in self._entries:
+            wanted = begin + count_max - len(found)
+            entry.fill(self._records_of, wanted)
+            found += entry.records[begin:wanted]
+            begin = 0
+            if len(found) == count_max:
+                break
+        return found
+
     def written(self) -> None:
         """Removes everything that was taken so far, because it is written."""
         for _ in range(self._drawn):

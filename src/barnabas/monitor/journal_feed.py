@@ -1,4 +1,5 @@
-"""Feed J, the journal: each change with its cause, by a long poll at the leader of `__cluster_events`.
+"""Feed J, the journal: each change with its cause, by a long poll at the leader of `__cluster_events`, or at an in-sync
+follower while the leader does not answer.
 
 Events are applied to the table, and kept for those who match causes with changes. If they show that an event was
 missed, the next poll begins immediately.
@@ -7,28 +8,21 @@ missed, the next poll begins immediately.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected
-from barnabas.common.types import EVENTS_TOPIC
 from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections
 from barnabas.monitor.delta import Source
 from barnabas.monitor.journal_events import JournalEvents
+from barnabas.monitor.journal_replicas import JournalReplicas
+from barnabas.monitor.journal_requests import end_offset, event_of, fetch, records_in
 from barnabas.monitor.look_feed import LookFeed
-from barnabas.monitor.look_requests import CONSUMER, offsets_of, offsets_request
 from barnabas.monitor.table import ClusterTable
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
-from barnabas.records.batch import decode_batch, iter_headers
 
-_FETCH_BYTES_MAX: Final = 1024 * 1024
 _WAIT_MS: Final = 1_000
-#: The last version that names topics by name.
-_FETCH_BY_NAME: Final = 12
 _PAUSE_S: Final = 0.25
 _KEPT: Final = ("id", "kind", "time_ms", "text", "cause", "topic", "topic_id", "partition", "inferred")
 
@@ -51,6 +45,7 @@ class JournalFeed:
         self._look = look
         self._on_event = on_event
         self._applied = JournalEvents(table, topic, clock_ms())
+        self._replicas = JournalReplicas()
         self._offset: int | None = None
         self._events: list[Event] = []
 
@@ -65,42 +60,47 @@ class JournalFeed:
             # A journal that appears while this runs is read from its beginning.
             self._offset = 0
         while True:
+            in_sync = [broker for broker in self._look.journal_in_sync if broker in self._table.brokers]
             leader = self._look.journal_leader
-            broker = None if leader is None else self._table.brokers.get(leader)
-            if broker is None:
-                self._look.note_exact(Source.JOURNAL, False)
-                await asyncio.sleep(_PAUSE_S)
-                continue
-            connection = self._connections.aside(broker.address)
-            try:
-                is_read = await self._read(connection)
-            except (NoAnswer, RecordsRejected, DecodeError):
-                is_read = False
+            leader = leader if leader in self._table.brokers and leader is not None else -1
+            order = self._replicas.order(leader, in_sync, asyncio.get_running_loop().time())
+            is_read = False
+            if order:
+                is_read = await self._read_at(order[0], is_leader=order[0] == leader, replicas=len(order))
             self._look.note_exact(Source.JOURNAL, is_read)
             if not is_read:
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _read(self, connection: BrokerConnection) -> bool:
+    async def _read_at(self, broker_id: int, *, is_leader: bool, replicas: int) -> bool:
+        """Reads once at this replica. Returns False if it gave no valid answer: the next one is read at another
+        replica.
+        """
+        connection = self._connections.aside(self._table.brokers[broker_id].address)
+        try:
+            is_read = await self._read(connection, is_leader, self._replicas.patience_s(replicas))
+        except (NoAnswer, RecordsRejected, DecodeError):
+            is_read = False
+        if is_read:
+            self._replicas.answered(broker_id)
+        else:
+            self._replicas.failed(broker_id, asyncio.get_running_loop().time())
+        return is_read
+
+    async def _read(self, connection: BrokerConnection, is_leader: bool, patience_s: float) -> bool:
         """Reads once. Returns False if the broker refused. Raises NoAnswer."""
         if self._offset is None:
-            where = offsets_request([(EVENTS_TOPIC, 0)], replica_id=CONSUMER)
-            answer = await connection.call(where, ListOffsetsResponse)
-            self._offset = offsets_of(answer).get((EVENTS_TOPIC, 0))
+            self._offset = await end_offset(connection, is_leader=is_leader, timeout_s=patience_s)
             return self._offset is not None
-        partition = FetchRequest.FetchPartition(
-            partition=0, fetch_offset=self._offset, partition_max_bytes=_FETCH_BYTES_MAX, current_leader_epoch=-1
-        )
-        topic = FetchRequest.FetchTopic(topic=EVENTS_TOPIC, partitions=[partition])
-        request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES_MAX, topics=[topic])
-        found = await connection.call(request, FetchResponse, version_max=_FETCH_BY_NAME)
-        row = next((row for each in found.responses for row in each.partitions), None)
-        if row is None or row.error_code:
-            if row is not None and row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        row = await fetch(connection, self._offset, wait_ms=_WAIT_MS, timeout_s=_WAIT_MS / 1_000 + patience_s)
+        if row.error_code:
+            if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and is_leader:
                 # The journal was created again, or this process was suspended for too long.
                 self._offset = None
                 self._look.hurry()
             return False
-        events = list(self._decoded(bytes(row.records or b"")))
+        records, self._offset = records_in(bytes(row.records or b""), self._offset)
+        thinner = EventThinner()
+        events = [thinner.thin(event) for _, value in records if (event := event_of(value)) is not None]
         if events:
             self._events += events
             self._applied.apply(events)
@@ -110,28 +110,6 @@ class JournalFeed:
                 self._look.ask_brokers()
             self._on_event()
         return True
-
-    def _decoded(self, data: bytes) -> Iterator[Event]:
-        offset = self._offset
-        assert offset is not None, "the place is known"
-        thinner = EventThinner()
-        for position, header in iter_headers(data):
-            if header.next_offset <= offset or header.is_control:
-                continue
-            for record in decode_batch(data, position):
-                event = event_of(record.value) if record.offset >= offset else None
-                if event is not None:
-                    yield thinner.thin(event)
-            self._offset = offset = header.next_offset
-
-
-def event_of(value: bytes | None) -> Event | None:
-    """Returns the event of a record; None if the record is not an event, or of a later schema."""
-    try:
-        event = json.loads(value or b"")
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and {"id", "kind", "time_ms", "text"} <= event.keys() else None
 
 
 class EventThinner:

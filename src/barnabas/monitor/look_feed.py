@@ -92,8 +92,10 @@ class LookFeed:
         #: Whether the first poll is complete: until then there is no budget.
         self.is_complete = False
         self.first_look = asyncio.Event()
-        #: The broker that leads the journal; None if there is no journal.
+        #: The broker that leads the journal; None if there is no journal, -1 if it has no leader.
         self.journal_leader: int | None = None
+        #: The brokers whose replicas of the journal are in sync.
+        self.journal_in_sync: Sequence[int] = ()
         self.has_journal = False
         self._exact_feeds: set[Source] = set()
         #: The controller that Metadata names; None before the first answer.
@@ -282,9 +284,7 @@ class LookFeed:
         following = None if cursor is None else (cursor.topic_name, cursor.partition_index)
         partitions = page_partitions(answer, page.start, self._options.topic)
         names = covered(page.start, following)
-        self._note_journal(
-            names, {topic.name: topic.partitions[0].leader_id for topic in answer.topics if topic.partitions}
-        )
+        self._note_journal(names, _journal_replicas(answer))
         self._take(partitions, names, asked_ms)
         self._plan.answered(page, frame, following)
         return len(partitions)
@@ -299,9 +299,7 @@ class LookFeed:
         partitions = metadata_partitions(answer, self._options.topic)
         is_whole = page.names is None or page.names == self._plan.names
         if is_whole:
-            self._note_journal(
-                NameRange(), {topic.name: topic.partitions[0].leader_id for topic in answer.topics if topic.partitions}
-            )
+            self._note_journal(NameRange(), _journal_replicas(answer))
             self._take(partitions, NameRange(), asked_ms)
             self._plan.answered(page, frame, None)
             self._plan.divided(_chunks(partitions))
@@ -317,10 +315,21 @@ class LookFeed:
     ) -> None:
         self._apply(Delta(self._clock_ms(), asked_ms=asked_ms, partitions=partitions, covers=names, deleted=deleted))
 
-    def _note_journal(self, names: NameRange, leaders: dict[str | None, int]) -> None:
+    def _note_journal(self, names: NameRange, found: tuple[int, Sequence[int]] | None) -> None:
+        """Notes the leader and the ISR of the journal, if the names of a page can include it."""
         if names.first <= EVENTS_TOPIC and (names.end is None or names.end > EVENTS_TOPIC):
-            self.has_journal = EVENTS_TOPIC in leaders
-            self.journal_leader = leaders.get(EVENTS_TOPIC)
+            self.has_journal = found is not None
+            self.journal_leader, self.journal_in_sync = (None, ()) if found is None else found
+
+
+def _journal_replicas(
+    answer: DescribeTopicPartitionsResponse | MetadataResponse,
+) -> tuple[int, Sequence[int]] | None:
+    """Returns the leader and the ISR of the journal; None if the response does not have it."""
+    for topic in answer.topics:
+        if topic.name == EVENTS_TOPIC and topic.partitions:
+            return topic.partitions[0].leader_id, topic.partitions[0].isr_nodes
+    return None
 
 
 def _chunks(partitions: Partitions) -> list[tuple[str, ...]]:

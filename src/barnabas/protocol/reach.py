@@ -20,6 +20,13 @@ SILENT: Final = "silent"
 _NO_ROUTE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 
 
+def result_of(error: OSError | None) -> str:
+    """Returns the result of a dial that failed with this error."""
+    if isinstance(error, ConnectionRefusedError):
+        return REFUSED
+    return UNREACHABLE if error is not None and error.errno in _NO_ROUTE else SILENT
+
+
 class Reach(NamedTuple):
     """The facts about a peer that does not answer."""
 
@@ -60,10 +67,8 @@ class ReachNotes:
 
     def closed(self, error: OSError | None, *, is_connected: bool) -> None:
         """Notes why a link ended, or a dial failed."""
-        if isinstance(error, ConnectionRefusedError):
-            self._dialled(REFUSED)
-        elif error is not None and not is_connected:
-            self._dialled(UNREACHABLE if error.errno in _NO_ROUTE else SILENT)
+        if isinstance(error, ConnectionRefusedError) or (error is not None and not is_connected):
+            self._dialled(result_of(error))
 
     def failed(self) -> None:
         self._link, self._has_failed = None, True

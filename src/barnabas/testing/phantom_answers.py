@@ -116,8 +116,9 @@ class PhantomAnswers:
 
     def _known(self, name: str) -> PhantomTopic | None:
         if name == EVENTS_TOPIC and self._journal_end() >= 0:
-            leader = next(iter(self._state.alive), -1)
-            return PhantomTopic(name, _JOURNAL_ID, [PhantomPartition(leader, 0, 0, [leader], [leader])])
+            alive = list(self._state.alive)
+            leader = next(iter(alive), -1)
+            return PhantomTopic(name, _JOURNAL_ID, [PhantomPartition(leader, 0, 0, list(self._state.is_up), alive)])
         return self._state.topics.get(name)
 
     def _offline(self, row: PhantomPartition) -> list[int]:

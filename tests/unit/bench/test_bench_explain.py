@@ -17,7 +17,7 @@ from explain_cases import Case, answer
 from explain_driver import pair_of
 from explain_kinds import KINDS, PAIRED, UNSEEN
 from explain_metrics import OfCause, Share
-from explain_truth import AFTER_10_S, AFTER_HEALING, AT_ONCE, NOTHING, UNKNOWN, Answered, Episode, Guess, Truth
+from explain_truth import AFTER_10_S, AFTER_HEALING, AT_ONCE, NOTHING, UNKNOWN, Answered, Episode, Guess, Truth, Waiting
 
 RIGHT, ELSEWHERE = Guess("paused", "broker 1", is_sure=True), Guess("paused", "broker 2", is_sure=True)
 
@@ -93,6 +93,19 @@ def test_what_can_be_read_at_which_question() -> None:
     asked = [episode.asked_ms(asking) for asking in (AT_ONCE, AFTER_10_S, AFTER_HEALING)]
     assert asked == [1_500, 11_000, 40_000]
     assert [event["id"] for event in episode.read_by(11_000)] == ["old", "sign"]
+
+
+def test_what_waits_counts_only_as_long_as_it_waits() -> None:
+    events = [(900, {"id": "old"}), (9_000, {"id": "written"})]
+    waiting = [
+        Waiting(800, ({"id": "stale"},)),
+        Waiting(2_000, ({"id": "stale"}, {"id": "first"}, {"id": "written"})),
+        Waiting(9_500, ()),
+    ]
+    episode = Episode("kill", 1, (Truth("crashed", "broker 1", 1_000, 9_000),), 40_000, events, (), waiting)
+    assert episode.asked_ms(AT_ONCE) == 2_000, "what waited before is no sign"
+    assert [event["id"] for event in episode.read_by(3_000)] == ["old", "stale", "first", "written"]
+    assert [event["id"] for event in episode.read_by(11_000)] == ["old", "written"], "first was lost with its process"
 
 
 def test_rankings_of_metrics_by_their_deviation() -> None:

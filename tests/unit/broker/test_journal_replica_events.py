@@ -11,6 +11,7 @@ from tests.support.log_world import encode_records
 
 from barnabas.journal import replica_events as module
 from barnabas.journal.replica_events import ReplicaEvents
+from barnabas.journal.self_reports import SelfReport, SelfReportKind
 from barnabas.metadata.topics import RECOVERING, PartitionImage
 from barnabas.records.batch import Record
 
@@ -81,6 +82,19 @@ def test_there_is_no_end_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     replica_events.add_gap(3, 4)
     (record,) = replica_events.draw(10)
     assert event_of(record)["dropped"] == 3
+
+
+def test_readers_see_what_waits_and_take_nothing() -> None:
+    replica_events = ReplicaEvents(3, StoppedClock())
+    replica_events.add_gap(1, 2)
+    replica_events.report(SelfReport(SelfReportKind.CLOCK_JUMPED, 1, 1, 0, facts={"jump_ms": 900}))
+    expected = ["clock-jumped", "journal-gap"]
+    assert [event_of(record)["kind"] for record in replica_events.waiting(9)] == expected
+    drawn = replica_events.draw(9)
+    assert [event_of(record)["id"] for record in replica_events.waiting(9)] == [event_of(each)["id"] for each in drawn]
+    assert [event_of(record)["kind"] for record in replica_events.waiting(1)] == expected[:1]
+    replica_events.written()
+    assert replica_events.waiting(9) == []
 
 
 def test_a_replica_says_what_it_cuts_off() -> None:

@@ -185,3 +185,17 @@ def test_a_change_that_is_written_while_it_is_packed() -> None:
     window.written()
     assert not window
     assert not window.needs_packing
+
+
+def test_readers_see_what_waits_and_take_nothing(window: ChangeWindow) -> None:
+    def waiting(count: int) -> list[str]:
+        return [(record.value or b"").decode() for record in window.waiting(count)]
+
+    assert waiting(2) == ["1a", "1b"]
+    assert drawn(window, 4) == ["1a", "1b", "1c", "2a"]
+    assert waiting(4) == ["1a", "1b", "1c", "2a"], "drawn is not written"
+    window.written()
+    assert waiting(9) == ["2b", "2c", "3a", "3b", "3c"]
+    assert drawn(window, 9) == ["2b", "2c", "3a", "3b", "3c"]
+    window.written()
+    assert waiting(9) == []

@@ -68,6 +68,17 @@ def test_silence_of_all_peers_is_a_cut_or_a_power_failure() -> None:
     assert told(reports[0], FENCED)[0] == ("link-lost", "broker 2", "likely"), "the controller does not hear it either"
 
 
+def test_a_machine_that_the_network_does_not_find_is_without_power() -> None:
+    reports = [lost(one, 2, dialled="unreachable") for one in (1, 3)]
+    assert told(*reports) == [("power-lost", "broker 2", "likely"), ("link-lost", "broker 2", "likely")]
+    mixed = [reports[0], lost(3, 2, dialled="silent")]
+    assert told(*mixed)[0] == ("link-lost", "broker 2", "likely"), "another network finds it"
+    own = lost(2, 1, reported_ms=30_000)
+    assert told(*reports, own)[0] == ("link-lost", "broker 2", "likely"), "it ran"
+    ended = [report | {"id": f"{report['id']}e", "end_ms": 15_000} for report in reports]
+    assert told(*reports, *ended)[0] == ("link-lost", "broker 2", "likely"), "it is back without a start"
+
+
 def test_the_start_of_the_machine_tells_a_power_failure_from_a_crash() -> None:
     start = event("broker-registered", 30_000, broker=2) | {"cause": "unclean-shutdown"}
     for up_ms, code in ((20_000, "power-lost"), (86_400_000, "crashed")):
@@ -93,6 +104,18 @@ def test_brokers_that_restart_one_after_the_other() -> None:
 
     assert told(*restart(1, 1_000)) == [("stopped", "broker 1", "certain")]
     assert told(*restart(1, 1_000), *restart(2, 9_000)) == [("restarted", "cluster", "certain")]
+
+
+def test_a_stop_after_the_restart_of_another_broker_continues_a_restart_of_all() -> None:
+    first = event("controlled-shutdown", 1_000, broker=1)
+    start = event("broker-registered", 2_500, broker=1) | {"cause": "broker-started"}
+    second = event("controlled-shutdown", 10_000, broker=2)
+    assert told(first, start, second) == [("restarted", "cluster", "likely")]
+    assert told(first, second)[0] == ("stopped", "broker 1", "certain"), "both are down"
+    later = second | {"time_ms": 2_000_000}
+    assert [each[0] for each in told(first, start, later)] == ["stopped", "stopped"], "another occasion"
+    before = second | {"time_ms": 1_500}
+    assert [each[0] for each in told(first, before, start)] == ["stopped", "stopped"], "it did not wait for the first"
 
 
 def test_a_removed_broker_was_not_just_stopped() -> None:

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+import pytest
 
 from barnabas.cli.journal_reader import JournalReader
+from barnabas.embedded.failures import Failure
+from barnabas.monitor.journal_reading import Unreadable
+from barnabas.monitor.journal_requests import event_of
 from barnabas.testing.packed_events import packed
 
 Event = dict[str, Any]
-
-
-class Message:
-    def __init__(self, offset: int, value: bytes, error: KafkaError | None = None) -> None:
-        self._offset, self._value, self._error = offset, value, error
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes:
-        return self._value
-
-    def error(self) -> KafkaError | None:
-        return self._error
+T = TypeVar("T")
 
 
 class Log:
-    """The journal's partition, with a consumer's methods. `read` has each offset that was consumed."""
+    """The partition of the journal, by offsets. `read_offsets` has each offset that was passed on. `problem` is raised,
+    if there is one. `waiting` are the events at the brokers.
+    """
 
     def __init__(self, *records: tuple[int, bytes]) -> None:
         self._records = records
-        self._position = 0
-        self.read: list[int] = []
+        self.read_offsets: list[int] = []
+        self.waiting: list[Event] = []
+        self.problem = ""
+        self.reading = self
 
-    def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        found = [offset for offset, (time_ms, _) in enumerate(self._records) if time_ms >= asked[0].offset]
-        return [TopicPartition(asked[0].topic, 0, found[0] if found else -1)]
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(work)
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        offset = partitions[0].offset
-        self._position = 0 if offset == OFFSET_BEGINNING else offset
+    async def offset_at(self, time_ms: int) -> int | None:
+        if self.problem:
+            raise Unreadable(self.problem)
+        return next((offset for offset, (at_ms, _) in enumerate(self._records) if at_ms >= time_ms), None)
 
-    def consume(self, count: int, timeout: float) -> list[Message]:
-        if self._position == len(self._records):
-            return [Message(self._position, b"", KafkaError(KafkaError._PARTITION_EOF))]
-        offset, self._position = self._position, self._position + 1
-        self.read.append(offset)
-        return [Message(offset, self._records[offset][1])]
+    async def read(self, begin: int | None, end: int | None, take: Callable[[Event], None]) -> int:
+        if self.problem:
+            raise Unreadable(self.problem)
+        until = len(self._records) if end is None else end
+        for offset in range(begin or 0, until):
+            self.read_offsets.append(offset)
+            found = event_of(self._records[offset][1])
+            if found is not None:
+                take(found)
+        return until
 
 
 def event(number: int, partition: int = 0, **fields: Any) -> Event:
@@ -91,11 +91,11 @@ def test_only_what_is_younger_is_read_and_then_only_what_is_older() -> None:
     log = Log(*(record(event(number)) for number in range(1, 6)))
     journal = reader(log, 0)
     journal.read_since(4_000)
-    assert (ids(journal), log.read, journal.begin_ms) == (["4:t-0", "5:t-0"], [3, 4], 4_000)
-    log.read.clear()
+    assert (ids(journal), log.read_offsets, journal.begin_ms) == (["4:t-0", "5:t-0"], [3, 4], 4_000)
+    log.read_offsets.clear()
     journal.read_the_rest()
     assert ids(journal) == [f"{number}:t-0" for number in range(1, 6)]
-    assert (log.read, journal.begin_ms) == ([0, 1, 2, 3], None), "it stops at what it has"
+    assert (log.read_offsets, journal.begin_ms) == ([0, 1, 2], None), "it stops at what it has"
 
 
 def test_an_event_that_was_written_late_is_behind_its_time_and_read() -> None:
@@ -110,7 +110,7 @@ def test_a_journal_without_an_event_since_then() -> None:
     log = Log(record(event(1)))
     journal = reader(log, 0)
     journal.read_since(2_000)
-    assert (journal.events, log.read) == ([], [])
+    assert (journal.events, log.read_offsets) == ([], [])
     journal.read_the_rest()
     assert ids(journal) == ["1:t-0"]
 
@@ -129,3 +129,33 @@ def test_a_second_copy_counts_if_it_knows_the_cause() -> None:
     journal = reader(Log(record(lost), record(event(1)), record(lost)), 0)
     journal.read_since(0)
     assert [each["text"] for each in journal.events] == ["because"]
+
+
+def test_what_waits_at_the_brokers_is_told_once_and_marked() -> None:
+    log = Log(record(event(4)), record(event(5)))
+    log.waiting = [event(5), event(6), event(1)]
+    journal = reader(log, 0)
+    journal.read_since(4_000)
+    assert ids(journal) == ["4:t-0", "5:t-0", "6:t-0"], "what is older was not asked for"
+    assert [each.get("waiting", False) for each in journal.events] == [False, False, True]
+    journal.check()
+
+
+def test_without_a_journal_only_what_waits_is_told() -> None:
+    log = Log(record(event(4)))
+    log.waiting = [event(6), *packed([event(7, 0), event(7, 1)])]
+    journal = reader(log, 1)
+    journal.wait_only(5_000)
+    assert ids(journal) == ["6:t-0", "7:t-1"]
+
+
+def test_a_journal_that_can_be_read_nowhere_is_said_so_and_what_waits_is_told() -> None:
+    log = Log(record(event(4)))
+    log.waiting, log.problem = [event(6)], "broker 1: no response in time"
+    journal = reader(log, 0)
+    journal.read_since(4_000)
+    assert ids(journal) == ["6:t-0"]
+    journal.read_the_rest()
+    assert (ids(journal), journal.begin_ms) == (["6:t-0"], 4_000)
+    with pytest.raises(Failure, match="__cluster_events cannot be read: broker 1: no response in time"):
+        journal.check()

@@ -11,6 +11,7 @@ from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import COPIED_BYTES_MAX, Chunks, InFlight, finish_response, start_response
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import ErrorCode
+from barnabas.common.waiting_events import WAITING_TAG
 from barnabas.protocol.wire import write_compact_string, write_unsigned_varint
 from barnabas.replication.fetch_items import FetchItem, FetchResult
 
@@ -40,9 +41,11 @@ _GROUPED_PER_STEP = 500
 
 
 def encode_fetch_response(
-    request: InFlight, services: Services, error: ErrorCode, session_id: int, reported: Reported
+    request: InFlight, services: Services, error: ErrorCode, session_id: int, reported: Reported, waiting: bytes = b""
 ) -> Generator[int, None, Chunks]:
-    """Encodes a Fetch response with these results, some topics and rows per step."""
+    """Encodes a Fetch response with these results, some topics and rows per step. `waiting`: the events that wait, for
+    a reader of the journal that asked for them.
+    """
     version = request.api_version
     flexible = version >= _FLEXIBLE
     writer = _Writer(start_response(request.correlation_id, 1 if flexible else 0))
@@ -57,7 +60,8 @@ def encode_fetch_response(
     else:
         yield from _write_topics(writer, reported, version)
     if flexible:
-        writer.head += _response_tags(request, services, reported) if version >= _LEADER_SINCE else b"\0"
+        tags = _response_tags(request, services, reported) if version >= _LEADER_SINCE else b"\0"
+        writer.head += _with_waiting(tags, waiting) if waiting else tags
     return writer.finish()
 
 
@@ -198,6 +202,14 @@ def _partition_tags(result: FetchResult, version: int) -> bytes:
         if body
     ]
     return bytes((len(tags),)) + b"".join(tags)
+
+
+def _with_waiting(tags: bytes, waiting: bytes) -> bytes:
+    """Returns the tagged fields of a response with one more, whose number is greater than the others'."""
+    more = bytearray((tags[0] + 1,)) + tags[1:]
+    write_unsigned_varint(more, WAITING_TAG)
+    write_unsigned_varint(more, len(waiting))
+    return bytes(more + waiting)
 
 
 def _response_tags(request: InFlight, services: Services, reported: Reported) -> bytes:

@@ -23,6 +23,8 @@ from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.broker.requests.steps import Work
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
+from barnabas.common.types import EVENTS_TOPIC
+from barnabas.common.waiting_events import asks_for_waiting
 from barnabas.protocol import codec
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.replication.delayed_fetch import DelayedFetch, DelayedSessionFetch
@@ -444,8 +446,15 @@ def _answer(
             yield 1
         if result.data and item.partition is not None:
             count_sent(item.partition.traffic, len(result.data), to_follower=is_follower)
-    chunks = yield from encode_fetch_response(request, services, ErrorCode.NONE, session_id, reported)
+    waiting = b""
+    if message.unknown_tags and asks_for_waiting(message.unknown_tags) and _may_read_journal(outcome):
+        waiting = services.waiting_events()
+    chunks = yield from encode_fetch_response(request, services, ErrorCode.NONE, session_id, reported, waiting)
     return chunks
+
+
+def _may_read_journal(outcome: FetchRound) -> bool:
+    return any(item.topic == EVENTS_TOPIC and not item.is_denied for item in outcome.items)
 
 
 def _throttled(

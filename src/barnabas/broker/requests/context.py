@@ -110,6 +110,8 @@ class Services:
     #: The rates of clients with quotas; None while the cluster has no quotas.
     throttles: ClientThrottles | None = None
     recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
+    #: Returns the events that this broker has not written to the journal yet, as a record batch.
+    waiting_events: Callable[[], bytes] = bytes
     #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)
     _quorum: QuorumServices | None = field(default=None, init=False)
