@@ -76,14 +76,22 @@ def _fenced(of_brokers: Sequence[Event]) -> set[_Pair]:
 
 
 def _away(of_brokers: Sequence[Event]) -> set[int]:
-    """Returns the brokers that are fenced now."""
-    away: set[int] = set()
+    """Returns the brokers that are fenced now, or have started after an unclean shutdown and have not reported yet when
+    their machine has started.
+    """
+    fenced: set[int] = set()
+    unexplained: set[int] = set()
     for event in of_brokers:
+        broker = int(event["broker"])
         if event["kind"] == "broker-fenced":
-            away.add(int(event["broker"]))
+            fenced.add(broker)
         elif event["kind"] == "broker-unfenced":
-            away.discard(int(event["broker"]))
-    return away
+            fenced.discard(broker)
+        elif event["kind"] == "broker-registered" and event["cause"] == "unclean-shutdown":
+            unexplained.add(broker)
+        elif event["kind"] == "recovering":
+            unexplained.discard(broker)
+    return fenced | unexplained
 
 
 def _lost(reports: Sequence[Event], fenced: set[_Pair], away: Collection[int]) -> Iterator[RootCause]:

@@ -15,6 +15,9 @@ _OF_TOPICS: Final = frozenset({"election-asked", "reassignment-asked"})
 _RESTARTS_MIN: Final = 2
 #: How long after the start of a broker the stop of another one continues a restart of the cluster.
 _RESTART_MS_MAX: Final = 10 * 60_000
+#: The same for the end of a process that can have been stopped, or have crashed.
+_END_MS_MAX: Final = 60_000
+_ENDS: Final = frozenset({"broker-gone", "process-ended"})
 
 
 def request_causes(events: Sequence[Event]) -> Iterator[RootCause]:
@@ -55,7 +58,7 @@ def _target(event: Event) -> list[int]:
 
 def _rolling_restart(events: Sequence[Event]) -> Iterator[RootCause]:
     """Yields a restart of the cluster: brokers that have started after a clean shutdown, or one that has, after which
-    another one was stopped.
+    another one was stopped. The stop of the active controller has no event: its process has ended.
     """
     starts = [event for event in events if event["kind"] == "broker-registered" and event["cause"] == "broker-started"]
     brokers = list(dict.fromkeys(int(event["broker"]) for event in starts))
@@ -64,10 +67,16 @@ def _rolling_restart(events: Sequence[Event]) -> Iterator[RootCause]:
         yield RootCause("restarted", "cluster", CERTAIN, text, tuple(starts))
     elif starts:
         (broker,), start = brokers, starts[-1]
-        stops = [event for event in events if _is_stop(event) and int(event["broker"]) != broker]
-        after = [event for event in stops if 0 <= event["time_ms"] - start["time_ms"] <= _RESTART_MS_MAX]
+        since_ms = int(start["time_ms"])
+        after = [
+            event
+            for event in events
+            if 0 <= event["time_ms"] - since_ms <= (_RESTART_MS_MAX if _is_stop(event) else _END_MS_MAX)
+            and (_is_stop(event) or (event["kind"].startswith("broker-") and event.get("cause") in _ENDS))
+            and int(event["broker"]) != broker
+        ]
         if after:
-            text = f"broker {broker} was stopped and started, and then broker {after[0]['broker']} was stopped"
+            text = f"broker {broker} was stopped and started, and then broker {after[0]['broker']} ended"
             yield RootCause("restarted", "cluster", LIKELY, text, (start, *after))
 
 

@@ -76,9 +76,12 @@ class JournalFeed:
         replica.
         """
         connection = self._connections.aside(self._table.brokers[broker_id].address)
+        limit_s = _WAIT_MS / 1_000 + self._replicas.patience_s(replicas)
         try:
-            is_read = await self._read(connection, is_leader, self._replicas.patience_s(replicas))
-        except (NoAnswer, RecordsRejected, DecodeError):
+            # The connection can be busy with another request that this broker does not answer.
+            async with asyncio.timeout(limit_s):
+                is_read = await self._read(connection, is_leader, limit_s)
+        except (NoAnswer, RecordsRejected, DecodeError, TimeoutError):
             is_read = False
         if is_read:
             self._replicas.answered(broker_id)
@@ -86,12 +89,12 @@ class JournalFeed:
             self._replicas.failed(broker_id, asyncio.get_running_loop().time())
         return is_read
 
-    async def _read(self, connection: BrokerConnection, is_leader: bool, patience_s: float) -> bool:
+    async def _read(self, connection: BrokerConnection, is_leader: bool, limit_s: float) -> bool:
         """Reads once. Returns False if the broker refused. Raises NoAnswer."""
         if self._offset is None:
-            self._offset = await end_offset(connection, is_leader=is_leader, timeout_s=patience_s)
+            self._offset = await end_offset(connection, is_leader=is_leader, timeout_s=limit_s)
             return self._offset is not None
-        row = await fetch(connection, self._offset, wait_ms=_WAIT_MS, timeout_s=_WAIT_MS / 1_000 + patience_s)
+        row = await fetch(connection, self._offset, wait_ms=_WAIT_MS, timeout_s=limit_s)
         if row.error_code:
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and is_leader:
                 # The journal was created again, or this process was suspended for too long.

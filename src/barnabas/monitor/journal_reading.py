@@ -28,6 +28,8 @@ T = TypeVar("T")
 #: The rounds over all replicas, each with more patience than the one before.
 _ROUNDS: Final = 4
 _PAUSE_S: Final = 0.25
+#: How long a look waits for a broker that did not answer the look before it.
+_AGAIN_S: Final = 0.3
 _TIMEOUT_S: Final = 16.0
 
 
@@ -68,6 +70,7 @@ class JournalReading:
         self.has_journal = False
         #: The events that the brokers had not written yet when the last look asked them, each once.
         self.waiting: list[Event] = []
+        self._silent: set[Address] = set()
         #: The brokers that did not answer the last look, with the reasons.
         self.silent: dict[int, str] = {}
 
@@ -84,6 +87,7 @@ class JournalReading:
             answers = [answer for answer in asked.values() if isinstance(answer, _Answer)]
             if answers:
                 break
+            self._silent.clear()
             timeout_s *= 2
             if timeout_s > _TIMEOUT_S:
                 raise Unreachable("; ".join(f"{host}:{port}: {reason}" for (host, port), reason in asked.items()))
@@ -98,6 +102,7 @@ class JournalReading:
             for broker, address in self._addresses.items()
             if isinstance(answer := asked.get(address), str)
         }
+        self._silent = {address for address, answer in asked.items() if isinstance(answer, str)}
         self._connections.forget(self._addresses.values())
 
     async def _ask(self, addresses: Iterable[Address], timeout_s: float) -> dict[Address, _Answer | str]:
@@ -107,6 +112,8 @@ class JournalReading:
 
     async def _ask_one(self, address: Address, timeout_s: float) -> _Answer | str:
         connection = self._connections.lane(address)
+        if address in self._silent:
+            timeout_s = min(timeout_s, _AGAIN_S)
         try:
             metadata = await connection.call(metadata_request([EVENTS_TOPIC]), MetadataResponse, timeout_s=timeout_s)
             return _Answer(metadata, await fetch_waiting(connection, timeout_s=timeout_s))

@@ -77,6 +77,8 @@ def test_a_machine_that_the_network_does_not_find_is_without_power() -> None:
     assert told(*reports, own)[0] == ("link-lost", "broker 2", "likely"), "it ran"
     ended = [report | {"id": f"{report['id']}e", "end_ms": 15_000} for report in reports]
     assert told(*reports, *ended)[0] == ("link-lost", "broker 2", "likely"), "it is back without a start"
+    start = event("broker-registered", 30_000, broker=2) | {"cause": "unclean-shutdown"}
+    assert told(*reports, *ended, FENCED, start, BACK)[0] == ("power-lost", "broker 2", "likely"), "its report follows"
 
 
 def test_the_start_of_the_machine_tells_a_power_failure_from_a_crash() -> None:
@@ -114,6 +116,9 @@ def test_a_stop_after_the_restart_of_another_broker_continues_a_restart_of_all()
     assert told(first, second)[0] == ("stopped", "broker 1", "certain"), "both are down"
     later = second | {"time_ms": 2_000_000}
     assert [each[0] for each in told(first, start, later)] == ["stopped", "stopped"], "another occasion"
+    gone = event("broker-fenced", 10_000, broker=2) | {"cause": "broker-gone"}
+    assert told(first, start, gone) == [("restarted", "cluster", "likely")], "the active controller does not say more"
+    assert told(first, start, gone | {"time_ms": 90_000})[0] == ("crashed", "broker 2", "likely"), "much later"
     before = second | {"time_ms": 1_500}
     assert [each[0] for each in told(first, before, start)] == ["stopped", "stopped"], "it did not wait for the first"
 

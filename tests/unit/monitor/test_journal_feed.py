@@ -12,7 +12,7 @@ from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Event, changes_of
 from barnabas.monitor.delta import Source
 from barnabas.monitor.journal_events import JournalEvents
-from barnabas.monitor.journal_feed import event_of
+from barnabas.monitor.journal_requests import event_of
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.packed_events import packed
