@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Final
 
 import typer
@@ -73,20 +73,30 @@ def explain(
     now_ms = round(time.time() * 1000)
     since_ms = lines.parse_time(since, now_ms) if since is not None else None
     admin = clients.admin_client(bootstrap, properties)
+
+    def answer(session: JournalSession) -> JournalReader:
+        if now:
+            return _explain_now(admin, session, since_ms, as_json)
+        if incident:
+            return _explain_incident(session, since_ms or now_ms - _INCIDENT_MS, as_json)
+        if pause is not None and at is not None:
+            from_ms = lines.parse_time(at, now_ms)
+            return _explain_pause(admin, session, pause, from_ms, from_ms - lines.parse_time(lasted, 0), as_json)
+        if partition is not None:
+            return _explain_partitions(admin, session, partition, since_ms, as_json)
+        assert broker is not None, "give only one of them"
+        return _explain_broker(session, broker, since_ms, as_json)
+
+    _answer(answer, bootstrap, properties)
+
+
+def _answer(
+    answer: Callable[[JournalSession], JournalReader], bootstrap: str, properties: Iterable[str] | None
+) -> None:
+    """Shows an answer, and says what is missing in it."""
     try:
         with JournalSession(bootstrap, properties) as session:
-            if now:
-                journal = _explain_now(admin, session, since_ms, as_json)
-            elif incident:
-                journal = _explain_incident(session, since_ms or now_ms - _INCIDENT_MS, as_json)
-            elif pause is not None and at is not None:
-                from_ms = lines.parse_time(at, now_ms)
-                journal = _explain_pause(admin, session, pause, from_ms, from_ms - lines.parse_time(lasted, 0), as_json)
-            elif partition is not None:
-                journal = _explain_partitions(admin, session, partition, since_ms, as_json)
-            else:
-                assert broker is not None, "give only one of them"
-                journal = _explain_broker(session, broker, since_ms, as_json)
+            journal = answer(session)
             for sentence in session.silence():
                 output.say(sentence)
     except KafkaException as error:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.common.config import BrokerConfig
@@ -109,7 +110,7 @@ class Journal:
         self._created: dict[bytes, Cause] = {}
         self._registered_epoch = -1
         self._voter_ids: tuple[int, ...] = ()
-        self.window = ChangeWindow(self._records_of, self._needs_explaining)
+        self.window = ChangeWindow(partial(_records_of, host, config), self._needs_explaining)
         self._packing = PackingTurns(host.timers, self.window)
         self.replica_events = ReplicaEvents(config.node_id, host.clock)
         #: Inferred events that are only written if later ones concern users.
@@ -358,11 +359,6 @@ class Journal:
         elif is_active:
             self.window.written()  # no event describes these changes
 
-    def _records_of(self, change: MetadataChange) -> Iterator[Record]:
-        view = ControllerView(change.image, self._config, self._host.random)
-        for _, event in events_of(change, view, self._node_id):
-            yield record_of(event)
-
     def _on_written(self, is_written: bool) -> None:
         self._is_busy = False
         if is_written:
@@ -394,6 +390,12 @@ class Journal:
         else:
             self.window.forget_before(-1)
         self._later(0)
+
+
+def _records_of(host: Host, config: BrokerConfig, change: MetadataChange) -> Iterator[Record]:
+    view = ControllerView(change.image, config, host.random)
+    for _, event in events_of(change, view, config.node_id):
+        yield record_of(event)
 
 
 def _codec(records: list[Record]) -> int:

@@ -38,7 +38,7 @@ class Unreadable(Exception):
 
 
 class _Answer(NamedTuple):
-    """What one broker answered to a look."""
+    """The answer of one broker to a look."""
 
     metadata: MetadataResponse
     waiting: list[Event]
