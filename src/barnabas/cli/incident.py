@@ -146,12 +146,22 @@ def _parts(component: str) -> tuple[str, ...]:
     return (component,)
 
 
+#: What begins later than this after the last start of a restart has another cause.
+_AFTER_RESTART_MS: Final = 30_000
+
+
+def _began_ms(cause: RootCause) -> int:
+    return min(int(event.get("begin_ms", event["time_ms"])) for event in cause.evidence)
+
+
 def _explains(cause: RootCause, other: RootCause) -> bool:
     if cause is other:
         return False
     if cause.code == "restarted":
         return other.code == "stopped" or (
-            other.code in ("crashed", "paused", "power-lost", "link-lost", UNKNOWN) and other.certainty != CERTAIN
+            other.code in ("crashed", "paused", "power-lost", "link-lost", UNKNOWN)
+            and other.certainty != CERTAIN
+            and _began_ms(other) <= max(event["time_ms"] for event in cause.evidence) + _AFTER_RESTART_MS
         )
     shared = set(_parts(cause.component)) & set(_parts(other.component))
     if other.code == "paused" and other.certainty != CERTAIN and cause.code in ("busy", "starved") and shared:

@@ -60,7 +60,7 @@ def _rolling_restart(events: Sequence[Event]) -> Iterator[RootCause]:
     """Yields a restart of the cluster: brokers that have started after a clean shutdown, or one that has, after which
     another one was stopped. The stop of the active controller has no event: its process has ended.
     """
-    starts = [event for event in events if event["kind"] == "broker-registered" and event["cause"] == "broker-started"]
+    starts = [event for event in events if _is_clean_restart(event)]
     brokers = list(dict.fromkeys(int(event["broker"]) for event in starts))
     if len(brokers) >= _RESTARTS_MIN:
         text = f"brokers {', '.join(map(str, brokers))} were stopped and started, one after the other"
@@ -78,6 +78,12 @@ def _rolling_restart(events: Sequence[Event]) -> Iterator[RootCause]:
         if after:
             text = f"broker {broker} was stopped and started, and then broker {after[0]['broker']} ended"
             yield RootCause("restarted", "cluster", LIKELY, text, (start, *after))
+
+
+def _is_clean_restart(event: Event) -> bool:
+    """Returns whether a broker has started after a clean shutdown. The first start of a new broker is none."""
+    is_start = event["kind"] == "broker-registered" and event["cause"] == "broker-started"
+    return is_start and event.get("before", event) is not None
 
 
 def _is_stop(event: Event) -> bool:

@@ -123,6 +123,19 @@ def test_a_stop_after_the_restart_of_another_broker_continues_a_restart_of_all()
     assert [each[0] for each in told(first, before, start)] == ["stopped", "stopped"], "it did not wait for the first"
 
 
+def test_what_happens_long_after_a_restart_has_its_own_cause() -> None:
+    starts = [event("broker-registered", 1_000 * each, broker=each) | {"cause": "broker-started"} for each in (1, 2, 3)]
+    soon = [lost(one, 2, begin_ms=4_000, dialled="connects") for one in (1, 3)]
+    assert told(*starts, *soon) == [("restarted", "cluster", "certain")]
+    later = [lost(one, 2, begin_ms=60_000, dialled="connects") for one in (1, 3)]
+    assert told(*starts, *later) == [("restarted", "cluster", "certain"), ("paused", "broker 2", "likely")]
+
+
+def test_the_first_starts_of_new_brokers_are_no_restart() -> None:
+    starts = [event("broker-registered", 1_000 * each, broker=each, before=None) for each in (1, 2, 3)]
+    assert told(*(start | {"cause": "broker-started"} for start in starts)) == []
+
+
 def test_a_removed_broker_was_not_just_stopped() -> None:
     stop = event("broker-fenced", 8_000, broker=3) | {"cause": "controlled-shutdown"}
     removed = event("broker-unregistered", 12_000, broker=3) | {"cause": "unregister-asked"}
