@@ -108,7 +108,7 @@ class Broker:
         self.groups, self.transactions = self.coordinators.groups, self.coordinators.transactions
         self.services = self._make_services(producer_ids)
         self.journal = make_journal(self.services, side, partitions)
-        self.services.waiting_events = self.journal.waiting
+        self.services.connect_journal(self.journal.waiting)
         self._self_watch = make_self_watch(self.services, self.logs, self._unanswered_heartbeat, self.journal)
         side.connect(ConnectedParts(self.services, self.replicas, self.brokers, self.coordinators, self.journal))
 

@@ -146,7 +146,7 @@ def _parts(component: str) -> tuple[str, ...]:
     return (component,)
 
 
-#: What begins later than this after the last start of a restart has another cause.
+#: The time after the last start of a restart after which other faults have causes of their own.
 _AFTER_RESTART_MS: Final = 30_000
 
 

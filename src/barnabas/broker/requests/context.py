@@ -110,12 +110,12 @@ class Services:
     #: The rates of clients with quotas; None while the cluster has no quotas.
     throttles: ClientThrottles | None = None
     recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
-    #: Returns the events that this broker has not written to the journal yet, as a record batch.
-    waiting_events: Callable[[], bytes] = bytes
     #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)
     _quorum: QuorumServices | None = field(default=None, init=False)
     _zookeeper: ZooKeeperServices | None = field(default=None, init=False)
+    #: Returns the events that this broker has not written to the journal yet, as a record batch.
+    waiting_events: Callable[[], bytes] = field(default=bytes, init=False)
     #: The queue of long work.
     steps: Steps = field(init=False)
     turn_output: TurnOutput = field(init=False)
@@ -133,6 +133,9 @@ class Services:
 
     def connect_quorum(self, quorum: QuorumServices) -> None:
         self._quorum = quorum
+
+    def connect_journal(self, waiting_events: Callable[[], bytes]) -> None:
+        self.waiting_events = waiting_events
 
     @property
     def zookeeper(self) -> ZooKeeperServices:
