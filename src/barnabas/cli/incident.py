@@ -151,7 +151,7 @@ _AFTER_RESTART_MS: Final = 30_000
 
 
 def _began_ms(cause: RootCause) -> int:
-    return min(int(event.get("begin_ms", event["time_ms"])) for event in cause.evidence)
+    return min(int(event["begin_ms"] if "begin_ms" in event else event["time_ms"]) for event in cause.evidence)
 
 
 def _explains(cause: RootCause, other: RootCause) -> bool:
