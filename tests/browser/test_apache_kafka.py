@@ -1,4 +1,4 @@
-"""The same page on Apache Kafka: 4.1.0 with KRaft, by its metadata log and by looks, and 3.9.1 with Apache
+"""The same page on Apache Kafka: 4.1.0 with KRaft, by its metadata log and by looks, and 3.9.1 and 2.8.2 with Apache
 ZooKeeper.
 """
 
@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 from tests.support.apache_clusters import (
     KRAFT,
     LAST_WITH_ZOOKEEPER,
+    OLD,
     ApacheCluster,
     addresses,
     apache_cluster,
@@ -50,7 +51,7 @@ class Running(NamedTuple):
         return self.release == KRAFT
 
 
-@pytest.fixture(scope="module", params=[f"{KRAFT}-by-its-log", f"{KRAFT}-by-looks", LAST_WITH_ZOOKEEPER])
+@pytest.fixture(scope="module", params=[f"{KRAFT}-by-its-log", f"{KRAFT}-by-looks", LAST_WITH_ZOOKEEPER, OLD])
 def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     release, _, feed = str(request.param).partition("-")
     with apache_cluster(release, tmp_path_factory.mktemp("apache")) as cluster:

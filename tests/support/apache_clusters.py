@@ -1,9 +1,9 @@
-"""Three brokers of Apache Kafka, of one of two releases, that a test kills and starts again.
+"""Three brokers of Apache Kafka, of one of three releases, that a test kills and starts again.
 
     with apache_cluster("3.9.1", folder) as cluster:
         cluster.bootstrap, cluster.kill(2), cluster.start_again(2)
 
-4.1.0 has a metadata quorum of the three; 3.9.1 keeps its metadata in Apache ZooKeeper 3.8.4. Each broker has
+4.1.0 has a metadata quorum of the three; 3.9.1 and 2.8.2 keep their metadata in Apache ZooKeeper 3.8.4. Each broker has
 two log directories.
 """
 
@@ -19,11 +19,13 @@ from tests.support.process_nodes import Nodes
 from tests.support.zookeeper_mode import ZooKeeperModeCluster
 
 from barnabas.monitor.broker_connection import Address
+from kafka28_jars import KafkaBroker28
 from kafka39_jars import KafkaBroker
 from zookeeper_jars import ApacheZooKeeper
 
 KRAFT: Final = "4.1.0"
 LAST_WITH_ZOOKEEPER: Final = "3.9.1"
+OLD: Final = "2.8.2"
 BROKERS: Final = (1, 2, 3)
 DIRECTORIES: Final = ("data", "data-2")
 
@@ -113,7 +115,7 @@ def apache_cluster(release: str, folder: Path) -> Iterator[ApacheCluster]:
     if release == KRAFT:
         cluster = KRaft(folder)
     else:
-        cluster = ZooKeeperMode(folder, {LAST_WITH_ZOOKEEPER: KafkaBroker}[release])
+        cluster = ZooKeeperMode(folder, {LAST_WITH_ZOOKEEPER: KafkaBroker, OLD: KafkaBroker28}[release])
     try:
         yield cluster
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.apache_clusters import KRAFT, LAST_WITH_ZOOKEEPER, ApacheCluster, apache_cluster
+from tests.support.apache_clusters import KRAFT, LAST_WITH_ZOOKEEPER, OLD, ApacheCluster, apache_cluster
 from tests.support.monitor_lines import MonitorProcess, await_check, check
 from tests.support.survival import wait_until
 
@@ -191,7 +191,7 @@ def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
 # Apache Kafka.
 
 
-@pytest.fixture(params=[KRAFT, LAST_WITH_ZOOKEEPER])
+@pytest.fixture(params=[KRAFT, LAST_WITH_ZOOKEEPER, OLD])
 def apache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApacheCluster]:
     with apache_cluster(request.param, tmp_path) as cluster:
         yield cluster

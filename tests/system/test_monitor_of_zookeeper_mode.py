@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from tests.support.apache_clusters import LAST_WITH_ZOOKEEPER, ZooKeeperMode, addresses, apache_cluster
+from tests.support.apache_clusters import LAST_WITH_ZOOKEEPER, OLD, ZooKeeperMode, addresses, apache_cluster
 from tests.support.phantom_feeds import clock_ms, running, until
 
 from barnabas.common.types import uuid_to_text
@@ -41,7 +41,7 @@ WITHIN_S: Final = 90.0
 Contents = dict[str, tuple[object, ...]]
 
 
-@pytest.fixture(params=[LAST_WITH_ZOOKEEPER])
+@pytest.fixture(params=[LAST_WITH_ZOOKEEPER, OLD])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZooKeeperMode]:
     with apache_cluster(request.param, tmp_path) as found:
         assert isinstance(found, ZooKeeperMode)
