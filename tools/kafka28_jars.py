@@ -1,6 +1,7 @@
-"""Command line tools of Apache Kafka 2.8.2, the last release in which they take `--zookeeper`.
+"""Apache Kafka 2.8.2: the last release whose command line tools take `--zookeeper`, and an old broker.
 
-`jars()` has Maven copy the jars named in tools/kafka/zookeeper-tools.xml into the cache folder of `kafka_jars`, once.
+`jars()` has Maven copy the jars named in tools/kafka/zookeeper-tools.xml into the cache folder of `kafka_jars`, once;
+`KafkaBroker28` runs a broker in ZooKeeper mode.
 
     python tools/kafka28_jars.py                      fetch the jars, print a classpath
     python tools/kafka28_jars.py tool CLASS [ARG...]  run one of the tools
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafka39_jars import KafkaBroker
 from kafka_jars import LIGHT_JVM, maven_folder
 
 VERSION = "2.8.2"
@@ -36,13 +38,20 @@ def classpath() -> str:
     return f"{jars()}:{jars()}/*"
 
 
-def java_command(main: str, *args: str) -> list[str]:
-    return ["java", *LIGHT_JVM, "-cp", classpath(), main, *args]
+def java_command(main: str, *args: str, jvm: Sequence[str] = LIGHT_JVM) -> list[str]:
+    return ["java", *jvm, "-cp", classpath(), main, *args]
 
 
 def run_tool(main: str, *args: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     """Runs a tool to its end. The result has stdout and stderr as text."""
     return subprocess.run(java_command(main, *args), capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+class KafkaBroker28(KafkaBroker):
+    """A process of a broker of this release."""
+
+    def command(self) -> list[str]:
+        return java_command("kafka.Kafka", str(self.properties_path), jvm=self.jvm)
 
 
 def _main(argv: Sequence[str]) -> int:

@@ -98,11 +98,13 @@ class KafkaBroker:
         assert self.process is None or self.process.poll() is not None, "the broker runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
-        command = java_command("kafka.Kafka", str(self.properties_path), jvm=self.jvm)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
             )
+
+    def command(self) -> list[str]:
+        return java_command("kafka.Kafka", str(self.properties_path), jvm=self.jvm)
 
     def start(self, timeout_s: float = 90.0) -> KafkaBroker:
         self.launch()

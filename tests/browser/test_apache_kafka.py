@@ -1,106 +1,68 @@
-"""The same page on Apache Kafka: 4.1.0 with KRaft, by its metadata log and by looks, and 3.9.1 with ZooKeeper."""
+"""The same page on Apache Kafka: 4.1.0 with KRaft, by its metadata log and by looks, and 3.9.1 and 2.8.2 with Apache
+ZooKeeper.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pytest
-from confluent_kafka.admin import ResourceType
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic, ResourceType
 from playwright.sync_api import expect
-from tests.support.apache_nodes import ApacheNode
+from tests.support.apache_clusters import (
+    KRAFT,
+    LAST_WITH_ZOOKEEPER,
+    OLD,
+    ApacheCluster,
+    addresses,
+    apache_cluster,
+)
 from tests.support.browser import Visit, axe_violations
 from tests.support.console_dialogs import Client, choose, go_through, rows_of, until
 from tests.support.console_server import RunningConsole
-from tests.support.process_nodes import Nodes
 from tests.support.shop import GROUP, ORDERS, ORDERS_PARTITIONS, fill
-from tests.support.zookeeper_mode import ZooKeeperModeCluster
 
 from barnabas.console.state import ConsoleOptions
 from barnabas.console.target import Target
 from barnabas.monitor.broker_connection import Address
-from kafka39_jars import KafkaBroker
 
 pytestmark = pytest.mark.full
-BROKERS = (1, 2, 3)
 #: A session of a broker ends after some seconds, and then its partitions have other leaders.
 SHOWN_MS = 40_000.0
 BACK_MS = 120_000.0
-
-
-class Apache(Protocol):
-    def kill(self, broker: int) -> None: ...
-
-    def start_again(self, broker: int) -> None: ...
+#: Megabytes of each partition, which take some seconds to copy with the throttle of the test.
+CARRIED, CARRIED_RECORDS = "carried", 80
+CARRIED_RECORD = b"x" * 100_000
+CARRIED_THROTTLE = "100000"
 
 
 class Running(NamedTuple):
-    cluster: Apache
-    kind: str
+    cluster: ApacheCluster
+    release: str
     bootstrap: str
     controllers: tuple[Address, ...]
 
-
-class KRaft:
-    def __init__(self, folder: Path) -> None:
-        settings = {
-            "offsets.topic.num.partitions": "1",
-            "offsets.topic.replication.factor": "3",
-            "broker.session.timeout.ms": "6000",
-            "auto.leader.rebalance.enable": "false",
-        }
-        roles = dict.fromkeys(BROKERS, "broker,controller")
-        self.nodes = Nodes(folder, roles, properties=settings, makers=dict.fromkeys(BROKERS, ApacheNode))
-        self.nodes.start()
-
-    def kill(self, broker: int) -> None:
-        self.nodes[broker].kill()
-
-    def start_again(self, broker: int) -> None:
-        self.nodes[broker].launch(self.nodes.cluster_id)
-        self.nodes[broker].wait()
+    @property
+    def has_quorum(self) -> bool:
+        return self.release == KRAFT
 
 
-class ZooKeeper:
-    def __init__(self, folder: Path) -> None:
-        self.brokers = ZooKeeperModeCluster(folder, (KafkaBroker,) * len(BROKERS))
-
-    def kill(self, broker: int) -> None:
-        self.brokers.brokers[broker].kill()
-
-    def start_again(self, broker: int) -> None:
-        self.brokers.start_again(broker)
-
-
-def _addresses(text: str) -> tuple[Address, ...]:
-    return tuple((each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in text.split(","))
-
-
-@pytest.fixture(scope="module", params=["4.1.0-by-its-log", "4.1.0-by-looks", "3.9.1"])
+@pytest.fixture(scope="module", params=[f"{KRAFT}-by-its-log", f"{KRAFT}-by-looks", LAST_WITH_ZOOKEEPER, OLD])
 def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("apache")
-    kind = str(request.param)
-    if kind == "3.9.1":
-        old = ZooKeeper(folder)
-        bootstrap = ",".join(f"127.0.0.1:{each.port}" for each in old.brokers.brokers.values())
-        close, running = old.brokers.close, Running(old, kind, bootstrap, ())
-    else:
-        new = KRaft(folder)
-        controllers = _addresses(new.nodes.bootstrap_controllers) if kind.endswith("log") else ()
-        close, running = new.nodes.close, Running(new, kind, new.nodes.bootstrap, controllers)
-    try:
-        fill(running.bootstrap)
-        yield running
-    finally:
-        close()
+    release, _, feed = str(request.param).partition("-")
+    with apache_cluster(release, tmp_path_factory.mktemp("apache")) as cluster:
+        fill(cluster.bootstrap)
+        yield Running(cluster, release, cluster.bootstrap, cluster.controllers if feed == "by-its-log" else ())
 
 
 @pytest.fixture(scope="module")
 def console(apache: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
     """Provides a console of the Apache cluster, which replaces the one of our brokers in this file."""
-    target = Target("apache", _addresses(apache.bootstrap), controllers=apache.controllers)
+    target = Target("apache", addresses(apache.bootstrap), controllers=apache.controllers)
     options = ConsoleOptions(history=tmp_path_factory.mktemp("history") / "history.db")
     with RunningConsole([target], options) as found:
         found.filled()
@@ -114,7 +76,6 @@ def client(apache: Running) -> Client:
 
 def test_every_screen_shows_it(visit: Visit, apache: Running, console: RunningConsole) -> None:
     console.until(lambda: GROUP in str(console.get("groups")), "the group is not known", within_s=30)
-    is_old = apache.kind == "3.9.1"
     shown = {
         "/": r"4\d topics",
         "/map": "Broker 3",
@@ -124,7 +85,7 @@ def test_every_screen_shows_it(visit: Visit, apache: Running, console: RunningCo
         f"/partition?topic={ORDERS}&partition=0": "Why it is so",
         f"/messages?topic={ORDERS}&partition=0&from=start&limit=5": "number",
         "/groups": "billing",
-        "/brokers": "has no quorum of its own" if is_old else "KRaft",
+        "/brokers": "KRaft" if apache.has_quorum else "has no quorum of its own",
         "/broker?id=2": "answers",
         "/timeline": "Nothing has happened|event",
         "/whatif?ask=lose-broker&broker=2": "safe.*under-replicated",
@@ -184,6 +145,59 @@ def test_actions_work_on_it(visit: Visit, client: Client, console: RunningConsol
     found = until("the topic is there again", lambda: client.topic("made-here"))
     assert len(found.partitions) == 1
     until("with its setting", lambda: client.config(ResourceType.TOPIC, "made-here", "retention.ms") == "86400000")
+
+
+def _carried(client: Client, apache: Running, console: RunningConsole) -> Path:
+    """Creates a topic of megabytes at broker 1. Returns the log directory that has less of its replicas."""
+    client.admin.create_topics([NewTopic(CARRIED, 4, replica_assignment=[[1]] * 4)])[CARRIED].result(20)
+    producer = Producer({"bootstrap.servers": client.bootstrap, "compression.type": "none"})
+    for number in range(CARRIED_RECORDS):
+        producer.produce(CARRIED, CARRIED_RECORD, partition=number % 4)
+    assert producer.flush(60) == 0
+    console.until(lambda: console.ask("topic", name=CARRIED).status == 200, "the topic is there", within_s=40)
+    directories = apache.cluster.directories(1)
+    return min(directories, key=lambda each: len(list(each.glob(f"{CARRIED}-*"))))
+
+
+def test_replicas_move_between_the_directories_of_a_broker(
+    visit: Visit, apache: Running, client: Client, console: RunningConsole
+) -> None:
+    target = _carried(client, apache, console)
+    there = len(list(target.glob(f"{CARRIED}-?")))
+    page = visit.open("/moves")
+    page.get_by_role("button", name="Plan for directories").click()
+    title = "Plan moves between log directories"
+    fields = {"Broker": "1", "To_directory": str(target), "Topics": CARRIED}
+    plan = go_through(page, title, "Take the plan", **fields)
+    moved = [index for index in range(4) if f"{CARRIED}-{index}: broker 1: {target}" in plan]
+    assert len(moved) == 4 - there >= 2, plan
+    expect(rows_of(page, "Planned moves")).to_have_count(len(moved))
+    page.get_by_role("button", name="Execute").click()
+    rate = {"Throttle_between_log_directories": CARRIED_THROTTLE}
+    plan = go_through(page, "Execute the plan", "Begin the moves", **rate)
+    assert f"-> {target}" in plan
+    running = rows_of(page, "Moves between log directories")
+    expect(running).to_have_count(len(moved), timeout=20_000)
+    expect(page.get_by_role("region", name="Summary")).to_contain_text("100 kB/s between directories")
+    page.get_by_role("button", name="Verify").click()
+    assert f"{len(moved)} running" in go_through(page, "Verify the plan", "Remove the throttles")
+
+    cancelled = f"{CARRIED}-{moved[-1]}"
+    page.get_by_role("button", name=f"Cancel the move of {cancelled} on broker 1").click()
+    plan = go_through(page, f"Cancel the move of {cancelled} on broker 1", "Cancel the move")
+    assert f"{cancelled} on broker 1: stays in" in plan
+    expect(running).to_have_count(len(moved) - 1)
+    page.get_by_role("button", name="Throttle", exact=True).click()
+    go_through(page, "Throttle the moves that run", "Set the throttle", Between_log_directories="50000000")
+    for index in moved[:-1]:
+        until("the replica is in the other directory", (target / f"{CARRIED}-{index}").exists, within_s=90)
+    assert not (target / cancelled).exists()
+    expect(running).to_have_count(0, timeout=20_000)
+    page.get_by_role("button", name="Verify").click()
+    plan = go_through(page, "Verify the plan", "Remove the throttles")
+    assert f"{len(moved) - 1} complete, 1 not complete" in plan
+    assert f"rather than {target}, and no move to it is in progress" in plan
+    assert [client.offsets(CARRIED, index) for index in range(4)] == [(0, CARRIED_RECORDS // 4)] * 4
 
 
 def test_a_killed_broker_is_seen_and_scrubbed_back(visit: Visit, apache: Running, console: RunningConsole) -> None:

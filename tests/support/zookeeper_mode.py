@@ -139,6 +139,17 @@ class ZooKeeperModeCluster:
     def await_isrs(self, topic: str) -> None:
         until(f"full ISRs of {topic}", lambda: all(isr == set(self.brokers) for isr in self.isrs(topic)), WAIT_S)
 
+    def await_other_leader(self, topic: str, partition: int, than: int) -> None:
+        """Waits until a partition has a leader, which is another broker than this one."""
+        until(
+            f"another leader of {topic}-{partition}",
+            lambda: self.state(topic, partition)["leader"] not in (than, -1),
+            WAIT_S,
+        )
+
+    def await_deletion(self, topic: str) -> None:
+        until(f"deletion of {topic}", lambda: self.znode(f"/brokers/topics/{topic}") is None, WAIT_S)
+
     # -- faults
 
     def start_again(self, number: int) -> None:

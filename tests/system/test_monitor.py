@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.apache_clusters import KRAFT, LAST_WITH_ZOOKEEPER, OLD, ApacheCluster, apache_cluster
 from tests.support.monitor_lines import MonitorProcess, await_check, check
-from tests.support.quorum_of_kafka import KafkaVoter, kafka_voters
 from tests.support.survival import wait_until
 
 import kafka_jars
@@ -191,16 +191,16 @@ def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
 # Apache Kafka.
 
 
-@pytest.fixture
-def kafkas(tmp_path: Path) -> Iterator[list[KafkaVoter]]:
-    with kafka_voters(tmp_path) as servers:
-        yield servers
+@pytest.fixture(params=[KRAFT, LAST_WITH_ZOOKEEPER, OLD])
+def apache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApacheCluster]:
+    with apache_cluster(request.param, tmp_path) as cluster:
+        yield cluster
 
 
 @pytest.mark.full
-def test_apache_kafka(kafkas: list[KafkaVoter], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_apache_kafka(apache: ApacheCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same, without causes: it keeps no journal."""
-    bootstrap = ",".join(server.bootstrap for server in kafkas)
+    bootstrap = apache.bootstrap
     create(bootstrap, "orders", [[2, 1, 3]], min_isr=2)
     create(bootstrap, "single", [[2]])
     write(bootstrap, "orders", 40)
@@ -208,22 +208,26 @@ def test_apache_kafka(kafkas: list[KafkaVoter], tmp_path: Path, capsys: pytest.C
     (partition,) = once(capsys, "orders", "-b", bootstrap)["partitions"]
     assert [detail["log_end_offset"] for detail in partition["replica_details"]] == [40, 40, 40]
     assert all(detail["size_bytes"] > 4_000 for detail in partition["replica_details"])
+    assert [detail["lag"] for detail in partition["replica_details"]] == [0, 0, 0]
     with MonitorProcess(bootstrap, "--interval", "0.5", errors=tmp_path / "errors.txt") as monitor:
         assert monitor.until(lambda line: line["type"] == "snapshot", "a snapshot")["controller"] in (1, 2, 3)
-        kafkas[1].kill()
+        apache.kill(2)
         assert monitor.change("single-0", "offline")["cause"] is None
         moved = monitor.change("orders-0", "leader-change")
         assert (moved["before"]["leader"], moved["cause"]) == (2, None)
         await_check(bootstrap, WARNING, "orders")
         await_check(bootstrap, CRITICAL)
-        kafkas[1].launch()
+        apache.start_again(2)
         monitor.change("orders-0", "isr-expand", after=moved)
         monitor.change("single-0", "online")
         # The monitor knows by now that there is no journal to wait for.
         begin_s = time.monotonic()
-        create(bootstrap, "fresh", [[1]])
+        admin = create(bootstrap, "fresh", [[1]])
         monitor.change("fresh", "topic-created")
+        admin.delete_topics(["fresh"])["fresh"].result(timeout=120)
+        assert monitor.change("fresh", "topic-deleted")["cause"] is None
         assert time.monotonic() - begin_s < 35
+    assert (tmp_path / "errors.txt").read_text() == ""
 
 
 @pytest.mark.full

@@ -56,9 +56,9 @@ def _remove_before(connection: sqlite3.Connection, seq: int) -> int:
         "DELETE FROM moments WHERE seq < :seq",
         "DELETE FROM checkpoints WHERE seq < :seq",
         "DELETE FROM nodes WHERE seq <= :seq",
-        # A sample that is not full is a difference to the last full one.
-        "DELETE FROM samples WHERE id < "
-        "(SELECT max(id) FROM samples WHERE is_full AND (seq <= :seq OR id = (SELECT min(id) FROM samples)))",
+        # A sample that is not full is a difference to the last full one. The moment of the checkpoint can last longer
+        # than until the next full one, so times decide.
+        "DELETE FROM samples WHERE id < (SELECT max(id) FROM samples WHERE is_full AND time_ms <= :time_ms)",
         "DELETE FROM partitions WHERE topic IN (SELECT id FROM topics WHERE deleted_seq <= :seq)",
         "DELETE FROM topics WHERE deleted_seq <= :seq",
         "DELETE FROM gaps WHERE end_ms < :time_ms",

@@ -31,6 +31,9 @@ _UNDECIDED_PAUSE_S: Final = 0.005
 _MOVED: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 )
+#: Answers of nodes that have no metadata log: newer brokers look for the id of the topic.
+_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_NO_LOG: Final = "it has no metadata log: it is not a controller, or the cluster is in ZooKeeper mode"
 
 
 class LogRefused(Exception):
@@ -201,6 +204,7 @@ def _decoded(values: Iterable[bytes | None]) -> list[Message]:
 
 def _name(code: int) -> str:
     try:
-        return ErrorCode(code).name
+        name = ErrorCode(code).name
     except ValueError:
         return f"error {code}"
+    return f"{_NO_LOG} ({name})" if code in _UNKNOWN else name

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.histories import MINUTE, contents, incident
-from tests.support.watched import T0
+from tests.support.watched import T0, details, partition, table_of
 
 from barnabas.history.errors import HistoryError
 from barnabas.history.excerpts import write_excerpt
 from barnabas.history.reader import History
+from barnabas.history.recorder import Recorder
+from barnabas.monitor.delta import VolumesSeen
 
 
 def test_an_excerpt_ends_where_it_was_cut_and_has_its_text(tmp_path: Path) -> None:
@@ -31,6 +33,46 @@ def test_a_history_that_is_being_recorded_can_be_cut(tmp_path: Path) -> None:
     recorder.close()
     with History.open(tmp_path / "part.db") as part, History.open(tmp_path / "h.db") as whole:
         assert part.events() == whole.events()
+
+
+def test_every_moment_of_an_excerpt_has_its_sizes(tmp_path: Path) -> None:
+    """Full samples are rare: the period begins between two of them, and nothing but sizes changes in it."""
+    file = tmp_path / "h.db"
+    table = table_of(partition("a-0", details=details(b1=1)))
+    Recorder(file, table, sample_interval_ms=MINUTE).close(T0 + MINUTE)
+    # The resumed recording begins with a second checkpoint.
+    recorder = Recorder(file, table, sample_interval_ms=MINUTE)
+    for minute in range(2, 60):
+        table.apply_volumes(VolumesSeen(T0 + minute * MINUTE, 1, sizes={("a", 0): minute}))
+        recorder.tick(T0 + minute * MINUTE)
+    recorder.close(T0 + 60 * MINUTE)
+    for first in range(2, 58):
+        part = tmp_path / f"part-{first}.db"
+        write_excerpt(file, part, T0 + first * MINUTE, T0 + (first + 2) * MINUTE, "")
+        with History.open(part) as found:
+            moments = [found.at(T0 + (first + more) * MINUTE) for more in range(3)]
+        assert [each.state(0).size_bytes for each in moments] == [first, first + 1, first + 2]
+
+
+def test_an_excerpt_of_a_file_that_was_cut_off_has_what_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    incident(file).close(T0 + 3 * MINUTE)
+    data = file.read_bytes()
+    for kept in range(len(data) - 4_096, 0, -4_096):
+        file.write_bytes(data[:kept])
+        try:
+            with History.open(file) as whole:
+                end_ms = whole.span()[1]
+                state = contents(whole.at(end_ms))
+        except HistoryError:
+            break
+        part = tmp_path / f"part-{kept}.db"
+        write_excerpt(file, part, T0, end_ms, "")
+        with History.open(part) as found:
+            assert found.problem is None
+            assert contents(found.at(end_ms)) == state
+    assert list(tmp_path.glob("part-*")), "something can be read of a file without its last page"
+    assert not list(tmp_path.glob("*-rest"))
 
 
 def test_what_cannot_be_cut_is_refused_and_leaves_no_file(tmp_path: Path) -> None:

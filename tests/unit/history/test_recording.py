@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.support.histories import MINUTE, contents, incident
-from tests.support.watched import T0, explained, look, partition, table_of
+from tests.support.watched import T0, details, explained, look, partition, table_of
 
 from barnabas.common.types import uuid_to_text
 from barnabas.history import recorder as recording
 from barnabas.history.errors import HistoryError
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
-from barnabas.history.retention import DAY_MS, Bounds
-from barnabas.monitor.delta import Delta
+from barnabas.history.retention import DAY_MS, Bounds, drop_before
+from barnabas.monitor.delta import Delta, VolumesSeen
 from barnabas.monitor.journal_events import JournalEvents
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.packed_events import packed
@@ -30,6 +31,24 @@ def shrink(table: ClusterTable, number: int, *, at_ms: int, names: int = 1) -> N
 def test_a_clean_end_leaves_one_file(tmp_path: Path) -> None:
     incident(tmp_path / "h.db").close()
     assert [file.name for file in tmp_path.iterdir()] == ["h.db"]
+
+
+def test_sizes_of_the_moments_that_are_kept_are_kept(tmp_path: Path) -> None:
+    """Nothing but sizes changes after a checkpoint, for longer than from one full sample to the next."""
+    file = tmp_path / "h.db"
+    table = table_of(partition("a-0", details=details(b1=1)))
+    Recorder(file, table, sample_interval_ms=MINUTE).close(T0 + MINUTE)
+    recorder = Recorder(file, table, sample_interval_ms=MINUTE)
+    for minute in range(2, 60):
+        table.apply_volumes(VolumesSeen(T0 + minute * MINUTE, 1, sizes={("a", 0): minute}))
+        recorder.tick(T0 + minute * MINUTE)
+    recorder.close(T0 + 60 * MINUTE)
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        assert drop_before(connection, T0 + 2 * MINUTE) == 0
+        assert connection.execute("SELECT count(*) FROM checkpoints").fetchone() == (1,)
+    with History.open(file) as history:
+        sizes = [history.at(T0 + minute * MINUTE).state(0).size_bytes for minute in range(2, 60)]
+    assert sizes == list(range(2, 60))
 
 
 def test_a_reader_does_not_hinder_the_end(tmp_path: Path) -> None:
