@@ -68,7 +68,7 @@ def test_a_fenced_broker_reports_it_before_it_is_unfenced() -> None:
     assert not made.beat(1, unwritable=[directory_of(1)]).is_fenced
     assert isr_request(made, 2, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
     assert not made.beat(1).is_fenced
-    assert made.image.brokers[1].unwritable == ()
+    assert not made.image.brokers[1].unwritable
 
 
 def test_the_answer_says_that_it_was_understood_and_nothing_is_written_twice() -> None:
