@@ -51,7 +51,6 @@ def confluent_member(bootstrap: str, group: str, topic: str, seen: Seen, stop: t
 
 def kafka_python_member(bootstrap: str, group: str, topic: str, seen: Seen, stop: threading.Event) -> None:
     consumer = kafka.KafkaConsumer(
-        topic,
         bootstrap_servers=bootstrap,
         group_id=group,
         auto_offset_reset="earliest",
@@ -59,6 +58,10 @@ def kafka_python_member(bootstrap: str, group: str, topic: str, seen: Seen, stop
         heartbeat_interval_ms=500,
         session_timeout_ms=SESSION_MS,
     )
+    # If the metadata arrives while this member assigns partitions, kafka-python takes it for the metadata of the
+    # assignment (`_assignment_snapshot`): the topic had no partitions then, and the member never asks for others.
+    wait_for(lambda: consumer.partitions_for_topic(topic), lambda: f"{topic} has no partitions")
+    consumer.subscribe([topic])
     while not stop.is_set():
         for records in consumer.poll(timeout_ms=100).values():
             seen += [("kafka-python", each.partition, each.offset) for each in records]
