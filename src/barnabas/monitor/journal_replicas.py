@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-#: How long a replica may take for an answer before another one is asked. After each round without any answer it is
+#: How long a replica can take for an answer before another one is asked. After each round without any answer it is
 #: twice as long, so that slow networks are read, too.
 PATIENCE_S: Final = 1.0
 _PATIENCE_S_MAX: Final = 16.0
@@ -40,7 +40,7 @@ class JournalReplicas:
         return failed_s if now_s - failed_s < _AVOIDED_S else _NEVER
 
     def patience_s(self, replicas: int) -> float:
-        """Returns the time that the next of so many replicas may take for its answer."""
+        """Returns the time that the next of so many replicas can take for its answer."""
         rounds = self._failures // max(1, replicas)
         return min(_PATIENCE_S_MAX, PATIENCE_S * 2.0 ** min(rounds, 8))
 
