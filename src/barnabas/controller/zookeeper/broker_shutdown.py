@@ -12,7 +12,7 @@ from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.core import Core, Place, located
 from barnabas.controller.zookeeper.new_partitions import has_state
 from barnabas.controller.zookeeper.replica_changes import controlled_shutdown
-from barnabas.controller.zookeeper.slices import Job, portions
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job, portions
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from barnabas.protocol.messages.records_metadata import BrokerRegistrationChangeRecord
 
@@ -59,8 +59,8 @@ def _moves(core: Core, broker_id: int, cause: Cause, done: Callable[[], None]) -
     affected = sorted(_replicated_on(core, broker_id), key=lambda each: each[2].leader != broker_id)
     places = [(topic.topic_id, index) for topic, index, _ in affected]
     for number, portion in enumerate(portions(places)):
-        if number:
-            yield
+        if number or len(places) > PARTITIONS_AT_ONCE:
+            yield  # To find thousands of partitions takes a turn of its own.
         records = controlled_shutdown(core.view(), broker_id, located(core.image, portion))
         core.propose_in_job(Result(records, None, cause))
         core.records.after_all(partial(_begin, core, _stop_followers(core, broker_id, portion)))

@@ -18,7 +18,7 @@ from barnabas.controller.zookeeper.broker_queues import BrokerQueues
 from barnabas.controller.zookeeper.broker_requests import RequestBatch, Sender
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.record_store import ReadPartitions, RecordStore, Settled
-from barnabas.controller.zookeeper.slices import Job, Slices, portions
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job, Slices, portions
 from barnabas.controller.zookeeper.znode_reader import ZnodeReader
 from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataImage
@@ -120,8 +120,8 @@ class Core:
 
     def _decisions(self, places: Sequence[Place], decide: Decide, done: Callable[[], None] | None) -> Job:
         for number, portion in enumerate(portions(places)):
-            if number:
-                yield
+            if number or len(places) > PARTITIONS_AT_ONCE:
+                yield  # To find thousands of partitions has taken a turn of its own.
             self.propose_in_job(decide(self.view(), located(self.image, portion)))
         if done is not None:
             done()
