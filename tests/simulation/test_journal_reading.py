@@ -106,7 +106,7 @@ def test_while_the_leader_is_paused_a_follower_is_read_up_to_its_hw(seed: int) -
     reader.look()
     reader.read()
     whole = [event["id"] for event in world.events()]
-    assert [event["id"] for event in reader.events] == whole, "each offset once, whoever was read"
+    assert [event["id"] for event in reader.events] == whole, "each offset once, whichever replica was read"
     assert len(whole) > len(committed), "the leader and its followers have reported the pause"
     assert reader.reading.silent == {}
 

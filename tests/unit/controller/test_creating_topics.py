@@ -451,7 +451,7 @@ class CountedNames(dict[str, TopicImage]):
 
 
 def test_existing_names_are_read_once_however_many_topics_are_created() -> None:
-    """Each new name with a "." or "_" was compared with all existing ones: 0.11 s for 100 names beside 20,000."""
+    """The controller compared each new name with all existing ones: 0.11 s for 100 names where 20,000 exist."""
     present = CountedNames({name: TopicImage(name, b"") for name in ("orders.v7", "orders_v7.old", "carts")})
     image: Any = SimpleNamespace(topics_by_name=present)
     assert names_alike(image, [f"orders_v{number}" for number in range(100)]) == {"orders_v7": "orders.v7"}

@@ -95,7 +95,7 @@ def test_all_partitions_are_answered_for_where_something_was_to_do(world: Contro
 
 
 def test_elections_of_all_partitions_are_decided_in_portions(world: ControllerWorld) -> None:
-    """One decision about all of them was one turn of the event loop, and one batch in the log."""
+    """All elections were one decision: one turn of the event loop, and one batch in the log."""
     count = 2 * elections.ELECTIONS_PER_BATCH + 500
     world.fence(1)
     world.unfence(1)

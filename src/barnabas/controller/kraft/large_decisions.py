@@ -44,6 +44,9 @@ def propose_partitions(
 def _attempt(
     proposals: Proposals, decide: Decide[T], stands: Stands, reply: Reply[T], refused: Refused, left: int
 ) -> None:
+    if not proposals.is_active:
+        refused(ErrorCode.NOT_CONTROLLER)
+        return
     image = proposals.image
     work = _decided_and_encoded(proposals.view(), decide)
 
@@ -59,25 +62,14 @@ def _attempt(
             proposals.timers.call_soon(go_on)
             return
         now = proposals.image
-        if now is image:
-            proposals.propose(result, reply, refused, prepared=prepared)
-        elif stands(image, now):
+        if now is image or stands(image, now):
             proposals.propose(result, reply, refused, prepared=prepared._replace(delta=prepared.delta.rebased(now)))
         elif left > 1:
-            proposals.timers.call_soon(lambda: _begin_again(proposals, decide, stands, reply, refused, left - 1))
+            proposals.timers.call_soon(lambda: _attempt(proposals, decide, stands, reply, refused, left - 1))
         else:
             refused(ErrorCode.REQUEST_TIMED_OUT)
 
     go_on()
-
-
-def _begin_again(
-    proposals: Proposals, decide: Decide[T], stands: Stands, reply: Reply[T], refused: Refused, left: int
-) -> None:
-    if proposals.is_active:
-        _attempt(proposals, decide, stands, reply, refused, left)
-    else:
-        refused(ErrorCode.NOT_CONTROLLER)
 
 
 def _decided_and_encoded(view: ControllerView, decide: Decide[T]) -> Portions[tuple[Result[T], Prepared]]:

@@ -12,7 +12,7 @@ from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.core import Core, Place, located
 from barnabas.controller.zookeeper.new_partitions import has_state
 from barnabas.controller.zookeeper.replica_changes import controlled_shutdown
-from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job, portions
+from barnabas.controller.zookeeper.slices import Job
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from barnabas.protocol.messages.records_metadata import BrokerRegistrationChangeRecord
 
@@ -48,23 +48,21 @@ def shut_down(
         core.records.take([change], cause=cause)
     answer = active.answers.add(reply, refused)
 
-    core.slices.begin(_moves(core, broker_id, cause, lambda: answer.give(_remaining(core, broker_id))))
-
-
-def _moves(core: Core, broker_id: int, cause: Cause, done: Callable[[], None]) -> Job:
-    """Moves the leaderships, and then removes the broker from the ISRs of the partitions that it follows: clients wait
-    for the first, not for the second. Each portion is stopped on the broker when it is written, so that the broker does
-    not fetch it from the new leader, and does not join an ISR again.
-    """
-    affected = sorted(_replicated_on(core, broker_id), key=lambda each: each[2].leader != broker_id)
-    places = [(topic.topic_id, index) for topic, index, _ in affected]
-    for number, portion in enumerate(portions(places)):
-        if number or len(places) > PARTITIONS_AT_ONCE:
-            yield  # To find thousands of partitions takes a turn of its own.
-        records = controlled_shutdown(core.view(), broker_id, located(core.image, portion))
-        core.propose_in_job(Result(records, None, cause))
+    def stop(portion: Sequence[Place]) -> None:
         core.records.after_all(partial(_begin, core, _stop_followers(core, broker_id, portion)))
-    core.records.after_all(partial(_begin, core, _end(done)))
+
+    def end() -> None:
+        core.records.after_all(partial(_begin, core, _end(lambda: answer.give(_remaining(core, broker_id)))))
+
+    # Clients wait for the leaderships, not for the partitions that the broker follows. Each portion is stopped on the
+    # broker when it is written, so that the broker does not fetch it from the new leader and join an ISR again.
+    affected = sorted(_replicated_on(core, broker_id), key=lambda each: each[2].leader != broker_id)
+    core.decide_in_slices(
+        affected,
+        lambda view, partitions: Result(controlled_shutdown(view, broker_id, partitions), None, cause),
+        end,
+        each=stop,
+    )
 
 
 def _begin(core: Core, job: Job, _: frozenset[str]) -> None:

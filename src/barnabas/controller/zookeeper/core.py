@@ -110,19 +110,32 @@ class Core:
         self.records.propose(result.records, settled, cause)
 
     def decide_in_slices(
-        self, partitions: Iterable[Located], decide: Decide, done: Callable[[], None] | None = None
+        self,
+        partitions: Iterable[Located],
+        decide: Decide,
+        done: Callable[[], None] | None = None,
+        *,
+        each: Callable[[Sequence[Place]], None] | None = None,
     ) -> None:
-        """Decides about these partitions, in slices if there are many; `done` is called after the last decision, which
-        is not written then.
+        """Decides about these partitions, in slices if there are many. `each` is called after the decision about each
+        portion, with the portion, and `done` after the last one; the decisions are not written then.
         """
         places = [(topic.topic_id, index) for topic, index, _ in partitions]
-        self.slices.begin(self._decisions(places, decide, done))
+        self.slices.begin(self._decisions(places, decide, done, each))
 
-    def _decisions(self, places: Sequence[Place], decide: Decide, done: Callable[[], None] | None) -> Job:
+    def _decisions(
+        self,
+        places: Sequence[Place],
+        decide: Decide,
+        done: Callable[[], None] | None,
+        each: Callable[[Sequence[Place]], None] | None,
+    ) -> Job:
         for number, portion in enumerate(portions(places)):
             if number or len(places) > PARTITIONS_AT_ONCE:
                 yield  # To find thousands of partitions has taken a turn of its own.
             self.propose_in_job(decide(self.view(), located(self.image, portion)))
+            if each is not None:
+                each(portion)
         if done is not None:
             done()
 
