@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.watched import T0, look, partition, table_of
+from tests.support.watched import T0, details, look, partition, table_of
 
 from barnabas.history.recorder import Recorder
 from barnabas.monitor.columns import unpacked
+from barnabas.monitor.delta import VolumesSeen
 from barnabas.monitor.table import ClusterTable
 
 _SETS: Final = ("isr", "elr", "offline", "adding", "removing")
@@ -55,3 +56,17 @@ def incident(file: Path) -> Recorder:
     table.apply(look(partition("a-0"), back, at_ms=T0 + 2 * MINUTE + 500))
     recorder.tick(T0 + 3 * MINUTE)
     return recorder
+
+
+def hour_of_sizes(file: Path) -> None:
+    """Records an hour in which nothing but the size of a partition changes, for longer than from one full sample to the
+    next: it is the minute, from the second one on.
+    """
+    table = table_of(partition("a-0", details=details(b1=1)))
+    Recorder(file, table, sample_interval_ms=MINUTE).close(T0 + MINUTE)
+    # The resumed recording begins with a second checkpoint.
+    recorder = Recorder(file, table, sample_interval_ms=MINUTE)
+    for minute in range(2, 60):
+        table.apply_volumes(VolumesSeen(T0 + minute * MINUTE, 1, sizes={("a", 0): minute}))
+        recorder.tick(T0 + minute * MINUTE)
+    recorder.close(T0 + 60 * MINUTE)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.histories import MINUTE, contents, incident
-from tests.support.watched import T0, details, partition, table_of
+from tests.support.histories import MINUTE, contents, hour_of_sizes, incident
+from tests.support.watched import T0
 
 from barnabas.history.errors import HistoryError
 from barnabas.history.excerpts import write_excerpt
 from barnabas.history.reader import History
-from barnabas.history.recorder import Recorder
-from barnabas.monitor.delta import VolumesSeen
 
 
 def test_an_excerpt_ends_where_it_was_cut_and_has_its_text(tmp_path: Path) -> None:
@@ -38,14 +36,7 @@ def test_a_history_that_is_being_recorded_can_be_cut(tmp_path: Path) -> None:
 def test_every_moment_of_an_excerpt_has_its_sizes(tmp_path: Path) -> None:
     """Full samples are rare: the period begins between two of them, and nothing but sizes changes in it."""
     file = tmp_path / "h.db"
-    table = table_of(partition("a-0", details=details(b1=1)))
-    Recorder(file, table, sample_interval_ms=MINUTE).close(T0 + MINUTE)
-    # The resumed recording begins with a second checkpoint.
-    recorder = Recorder(file, table, sample_interval_ms=MINUTE)
-    for minute in range(2, 60):
-        table.apply_volumes(VolumesSeen(T0 + minute * MINUTE, 1, sizes={("a", 0): minute}))
-        recorder.tick(T0 + minute * MINUTE)
-    recorder.close(T0 + 60 * MINUTE)
+    hour_of_sizes(file)
     for first in range(2, 58):
         part = tmp_path / f"part-{first}.db"
         write_excerpt(file, part, T0 + first * MINUTE, T0 + (first + 2) * MINUTE, "")

@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.support.histories import MINUTE, contents, incident
-from tests.support.watched import T0, details, explained, look, partition, table_of
+from tests.support.histories import MINUTE, contents, hour_of_sizes, incident
+from tests.support.watched import T0, explained, look, partition, table_of
 
 from barnabas.common.types import uuid_to_text
 from barnabas.history import recorder as recording
@@ -16,7 +16,7 @@ from barnabas.history.errors import HistoryError
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
 from barnabas.history.retention import DAY_MS, Bounds, drop_before
-from barnabas.monitor.delta import Delta, VolumesSeen
+from barnabas.monitor.delta import Delta
 from barnabas.monitor.journal_events import JournalEvents
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.packed_events import packed
@@ -36,13 +36,7 @@ def test_a_clean_end_leaves_one_file(tmp_path: Path) -> None:
 def test_sizes_of_the_moments_that_are_kept_are_kept(tmp_path: Path) -> None:
     """Nothing but sizes changes after a checkpoint, for longer than from one full sample to the next."""
     file = tmp_path / "h.db"
-    table = table_of(partition("a-0", details=details(b1=1)))
-    Recorder(file, table, sample_interval_ms=MINUTE).close(T0 + MINUTE)
-    recorder = Recorder(file, table, sample_interval_ms=MINUTE)
-    for minute in range(2, 60):
-        table.apply_volumes(VolumesSeen(T0 + minute * MINUTE, 1, sizes={("a", 0): minute}))
-        recorder.tick(T0 + minute * MINUTE)
-    recorder.close(T0 + 60 * MINUTE)
+    hour_of_sizes(file)
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         assert drop_before(connection, T0 + 2 * MINUTE) == 0
         assert connection.execute("SELECT count(*) FROM checkpoints").fetchone() == (1,)
