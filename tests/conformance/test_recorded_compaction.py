@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support import golden
+from tests.support.log_ends import end_of
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.log_config import LogConfig
@@ -50,7 +51,7 @@ def _clean(topic: str) -> MemoryHost:
     )
     manager = LogManager(host, config)
     partition = TopicPartition(topic, 0)
-    manager.start(high_watermarks=lambda: {log.topic_partition: log.log_end_offset for log in manager})
+    manager.start(high_watermark_of=end_of(manager))
     log = manager.get(partition)
     assert log is not None
     log.config = settings

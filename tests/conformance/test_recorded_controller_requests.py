@@ -61,7 +61,7 @@ class Receiver:
         logs = LogManager(self.host, config)
         ports = ReplicaPorts(self._send, lambda: broker_epoch, self._report, UnreportedAssignments())
         replicas = ReplicaManager(self.host, config, logs, ports)
-        logs.start(high_watermarks=replicas.high_watermarks)
+        logs.start(high_watermark_of=replicas.high_watermark_of)
         replicas.start(logs.checkpointed_high_watermarks())
         store = MetadataStore()
         store.subscribe(replicas.on_image)

@@ -85,13 +85,11 @@ class CleanWorld(LogWorld):
         )
         self.cleaner.state.load(self.root)
         self.log.signals.connect(_Cleaned(self.disk, self.cleaner))
-        self.cleaner.start(self._high_watermarks)
+        self.cleaner.start(self._high_watermark_of)
 
-    def _high_watermarks(self) -> dict[TopicPartition, int]:
-        return {
-            tp: log.log_end_offset if self.high_watermark is None else self.high_watermark
-            for tp, log in self.logs.items()
-        }
+    def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        log = self.logs.get(topic_partition)
+        return log.log_end_offset if log is not None and self.high_watermark is None else self.high_watermark
 
     def configure(self, **settings: Any) -> None:
         self.config = self.log.config = replace(self.log.config, **settings)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.support.clean_world import broker_config
 from tests.support.damage import Files, disk_of, files_in
+from tests.support.log_ends import end_of
 
 from barnabas.common.errors import RequestFailed
 from barnabas.common.log_config import LogConfig
@@ -31,7 +32,7 @@ def started(files: Files | None = None, *, unsynced_left: int = -1, **keys: str)
     manager = LogManager(host, broker_config(log_dirs=ROOT, **keys))
     if unsynced_left >= 0:
         manager.recovery_points.left_bytes = unsynced_left
-    manager.start(high_watermarks=lambda: {log.topic_partition: log.log_end_offset for log in manager})
+    manager.start(high_watermark_of=end_of(manager))
     return manager, host
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.support.clean_world import broker_config
+from tests.support.log_ends import end_of
 from tests.support.power_disk import PowerDisk
 
 from barnabas.common.log_config import LogConfig
@@ -346,7 +347,7 @@ def faults_on(disk: MemoryDisk, empty: Sequence[str]) -> list[str]:
 
 def started(host: MemoryHost) -> LogManager:
     manager = LogManager(host, broker_config(**SETTINGS))
-    manager.start(high_watermarks=lambda: {log.topic_partition: log.log_end_offset for log in manager})
+    manager.start(high_watermark_of=end_of(manager))
     return manager
 
 

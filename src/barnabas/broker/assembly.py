@@ -126,7 +126,11 @@ class Broker:
             replicas=self.replicas,
             groups=self.groups,
             transactions=self.transactions,
-            fetch_sessions=SessionCache(config.int_of("max.incremental.fetch.session.cache.slots"), host.random),
+            fetch_sessions=SessionCache(
+                config.int_of("max.incremental.fetch.session.cache.slots"),
+                host.random,
+                lambda work: self.services.steps.begin(work, lambda _: None),
+            ),
             producer_ids=producer_ids,
             access=self.side.access,
             brokers=self.brokers,
@@ -181,7 +185,7 @@ class Broker:
 
     def _open_replicas(self) -> None:
         began_ms = self.host.clock.now_ms()
-        self.logs.start(high_watermarks=self.replicas.high_watermarks)
+        self.logs.start(high_watermark_of=self.replicas.high_watermark_of)
         if self._self_watch is not None:
             self._self_watch.opened(began_ms)
         self.side.check_directories()

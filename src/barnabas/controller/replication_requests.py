@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeVar
 
 from barnabas.common.errors import ErrorCode
@@ -88,11 +88,9 @@ class ReplicationRequests:
         )
 
     def list_reassignments(
-        self,
-        request: ListPartitionReassignmentsRequest,
-        reply: Callable[[ListPartitionReassignmentsResponse], None],
-    ) -> None:
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse | Generator[int, None, ListPartitionReassignmentsResponse]:
+        """Returns the response, or the work in units that makes it."""
         if not self._decider.is_active:
-            reply(ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=None))
-            return
-        reply(reassignments.list_reassignments(self._decider.view().image, request))
+            return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=None)
+        return reassignments.list_reassignments(self._decider.view().image, request)

@@ -13,7 +13,7 @@ sorted first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,7 +21,17 @@ from immutables import Map
 
 from barnabas.metadata.registrations import BrokerImage, Brokers, ClusterDelta, ControllerImage, Controllers
 from barnabas.metadata.security import QuotaEntity, SecurityImage, changed_acls, quota_entity
-from barnabas.metadata.topics import PartitionImage, TopicDelta, TopicImage, TopicsById, TopicsByName, TopicsDelta
+from barnabas.metadata.topic_names import TopicNames
+from barnabas.metadata.topics import (
+    PartitionImage,
+    TopicDelta,
+    TopicImage,
+    Topics,
+    TopicsById,
+    TopicsByName,
+    TopicsDelta,
+    TopicsWithElr,
+)
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages import records_metadata as r
 
@@ -51,6 +61,7 @@ class MetadataImage:
     timestamp_ms: int = -1
     topics_by_name: TopicsByName = field(default_factory=Map)
     topics_by_id: TopicsById = field(default_factory=Map)
+    topics_with_elr: TopicsWithElr = field(default_factory=Map, compare=False, repr=False)
     brokers: Brokers = field(default_factory=Map)
     controllers: Controllers = field(default_factory=Map)
     #: (resource type, name) -> overrides; the cluster-wide default of brokers has the name "".
@@ -63,6 +74,8 @@ class MetadataImage:
     security: SecurityImage = field(default_factory=SecurityImage, repr=False)
     #: State of a migration from ZooKeeper; 0 (none) in clusters that were created without it.
     zk_migration_state: int = 0
+    #: The names of the topics, which `topic_names` sorts at its first call.
+    _names: TopicNames = field(default_factory=TopicNames, compare=False, repr=False)
 
     def partition(self, topic: str, partition_id: int) -> PartitionImage | None:
         """Returns the partition, or None if this node knows no such partition."""
@@ -78,9 +91,13 @@ class MetadataImage:
     def topic_config(self, topic: str) -> Overrides:
         return self.configs.get((TOPIC_RESOURCE, topic), _NO_OVERRIDES)
 
+    def topic_names(self) -> Sequence[str]:
+        """Returns the names of all topics, sorted. The caller must not change them."""
+        return self._names.sorted(self.topics_by_name)
+
     def topics(self) -> list[TopicImage]:
         """Returns all topics, sorted by name."""
-        return [topic for _, topic in sorted(self.topics_by_name.items())]
+        return [self.topics_by_name[name] for name in self.topic_names()]
 
     def broker_ids(self) -> list[int]:
         return sorted(self.brokers)
@@ -126,7 +143,7 @@ class MetadataDelta:
         #: The partitions whose changes give this broker's replica its role, as (topic, partition); None: all changed
         #: ones. In ZooKeeper mode only LeaderAndIsr gives roles, and logs of deleted topics stay until StopReplica.
         self.roles: frozenset[tuple[str, int]] | None = None
-        self.topics = TopicsDelta(image.topics_by_name, image.topics_by_id)
+        self.topics = TopicsDelta(_topics_of(image))
         self.cluster = ClusterDelta(image.brokers, image.controllers)
         #: Resource -> key -> new value, None where the override was removed.
         self.changed_configs: dict[ConfigResource, dict[str, str | None]] = {}
@@ -186,7 +203,7 @@ class MetadataDelta:
         assert not self.changed_features
         assert self._next_producer_id == self.image.next_producer_id
         rebased = MetadataDelta(image)
-        rebased.topics = self.topics.rebased(image.topics_by_name, image.topics_by_id)
+        rebased.topics = self.topics.rebased(_topics_of(image))
         rebased.changed_configs = self.changed_configs
         rebased._security = self.security.rebased(self.image.security, image.security)
         rebased.changed_credentials = self.changed_credentials
@@ -282,7 +299,11 @@ class MetadataDelta:
         image = self.image
         changes: dict[str, Any] = {}
         if self.topics.changed or self.topics.deleted:
-            changes["topics_by_name"], changes["topics_by_id"] = self.topics.apply()
+            topics = self.topics.apply()
+            changes["topics_by_name"], changes["topics_by_id"], changes["topics_with_elr"] = topics
+            changes["_names"] = image._names.following(
+                image.topics_by_name, topics.by_name, self.topics.removed_names(), self.topics.added_names()
+            )
         if self.cluster.changed_brokers or self.cluster.changed_controllers:
             changes["brokers"], changes["controllers"] = self.cluster.apply()
         if self.changed_configs:
@@ -310,6 +331,10 @@ class MetadataDelta:
             else:
                 configs.pop(resource, None)
         return configs.finish()
+
+
+def _topics_of(image: MetadataImage) -> Topics:
+    return Topics(image.topics_by_name, image.topics_by_id, image.topics_with_elr)
 
 
 def _with_changes(overrides: Overrides, changes: dict[str, str | None]) -> Overrides:

@@ -8,8 +8,9 @@ plus one copy of the tuple per changed topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from immutables import Map
 
@@ -100,9 +101,7 @@ class TopicImage:
 
     @property
     def has_elr(self) -> bool:
-        """Returns whether any partition has an ELR or a last known leader. All topics are asked at the same time, so
-        this is a plain loop.
-        """
+        """Returns whether any partition has an ELR or a last known leader."""
         for partition in self.partitions:  # noqa: SIM110
             if partition.elr or partition.last_known_elr:
                 return True
@@ -124,6 +123,11 @@ class TopicDelta:
     @property
     def created(self) -> bool:
         return self.base is None
+
+    @property
+    def has_elr(self) -> bool:
+        """Returns whether any changed partition has an ELR or a last known leader."""
+        return any(partition.elr or partition.last_known_elr for partition in self.changed_partitions.values())
 
     def partition(self, partition_id: int) -> PartitionImage:
         """Returns the current state of the partition. Raises KeyError if it does not exist."""
@@ -168,16 +172,25 @@ class TopicDelta:
 
 TopicsByName = Map[str, TopicImage]
 TopicsById = Map[bytes, TopicImage]
+#: The ids of topics that have an ELR or a last known leader. 50,000 topics cannot be asked in one turn of the loop.
+TopicsWithElr = Map[bytes, None]
+
+
+class Topics(NamedTuple):
+    """The topics of an image."""
+
+    by_name: TopicsByName
+    by_id: TopicsById
+    with_elr: TopicsWithElr
 
 
 class TopicsDelta:
     """The changes of the topics. `changed` and `deleted` are keyed by topic id, in the order of the records."""
 
-    __slots__ = ("_by_id", "_by_name", "_new_names", "changed", "deleted")
+    __slots__ = ("_by_id", "_by_name", "_new_names", "_with_elr", "changed", "deleted")
 
-    def __init__(self, by_name: TopicsByName, by_id: TopicsById) -> None:
-        self._by_name = by_name
-        self._by_id = by_id
+    def __init__(self, base: Topics) -> None:
+        self._by_name, self._by_id, self._with_elr = base
         self._new_names: dict[str, bytes] = {}
         self.changed: dict[bytes, TopicDelta] = {}
         self.deleted: dict[bytes, TopicImage] = {}
@@ -221,25 +234,19 @@ class TopicsDelta:
                 raise KeyError(f"no topic {record.topic_name}")
             self._touch(topic_id).replay_clear_elr()
             return
-        for topic_id in [*self.changed, *(base.topic_id for base in self._topics_with_elr())]:
+        unchanged = (each for each in self._with_elr if each not in self.changed and each not in self.deleted)
+        for topic_id in [*self.changed, *sorted(unchanged)]:
             self._touch(topic_id).replay_clear_elr()
 
-    def rebased(self, by_name: TopicsByName, by_id: TopicsById) -> TopicsDelta:
+    def rebased(self, base: Topics) -> TopicsDelta:
         """Returns the same changes of later topics, in which the topics that they change are as they were."""
         assert not self.deleted, "deletions are decided in one turn"
         for topic_id, delta in self.changed.items():
-            assert by_id.get(topic_id) is delta.base, f"topic {delta.name} has changed"
-        rebased = TopicsDelta(by_name, by_id)
+            assert base.by_id.get(topic_id) is delta.base, f"topic {delta.name} has changed"
+        rebased = TopicsDelta(base)
         rebased._new_names = self._new_names
         rebased.changed = self.changed
         return rebased
-
-    def _topics_with_elr(self) -> Iterator[TopicImage]:
-        for topic in self._by_id.values():
-            if topic.topic_id in self.changed or topic.topic_id in self.deleted:
-                continue
-            if topic.has_elr:
-                yield topic
 
     def topic_id_of(self, name: str) -> bytes | None:
         """Returns the id of the topic that has this name now."""
@@ -276,16 +283,27 @@ class TopicsDelta:
                 if delta.partition_before(partition_id) != partition:
                     delta.changed_partitions[partition_id] = partition
 
-    def apply(self) -> tuple[TopicsByName, TopicsById]:
+    def removed_names(self) -> list[str]:
+        return [topic.name for topic in self.deleted.values()]
+
+    def added_names(self) -> list[str]:
+        return [delta.name for delta in self.changed.values() if delta.created]
+
+    def apply(self) -> Topics:
         if not self.changed and not self.deleted:
-            return self._by_name, self._by_id
-        by_name = self._by_name.mutate()
-        by_id = self._by_id.mutate()
+            return Topics(self._by_name, self._by_id, self._with_elr)
+        by_name, by_id, with_elr = self._by_name.mutate(), self._by_id.mutate(), self._with_elr.mutate()
         for topic_id, topic in self.deleted.items():
             by_id.pop(topic_id)
             by_name.pop(topic.name)
+            with_elr.pop(topic_id, None)
         for topic_id, delta in self.changed.items():
             topic = delta.apply()
             by_id[topic_id] = topic
             by_name[topic.name] = topic
-        return by_name.finish(), by_id.finish()
+            if topic_id in self._with_elr:
+                if not topic.has_elr:
+                    with_elr.pop(topic_id, None)
+            elif delta.has_elr:
+                with_elr[topic_id] = None
+        return Topics(by_name.finish(), by_id.finish(), with_elr.finish())

@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from barnabas.common.host import Timer, Timers
 from barnabas.replication.partition import Environment, Partition
+
+#: The partitions that are checked in one turn of the loop, in about 2 ms, and the pause between two turns.
+_CHECKED_AT_ONCE: Final = 5_000
+_PAUSE_MS: Final = 1
 
 
 class IsrExpiration:
@@ -26,9 +31,16 @@ class IsrExpiration:
         self._timer = self._timers.call_later(max(self._environment.lag_ms_max // 2, 1), self._check)
 
     def _check(self) -> None:
-        for partition in self._partitions():
+        self._check_from(tuple(self._partitions()), 0)
+
+    def _check_from(self, partitions: Sequence[Partition], begin: int) -> None:
+        end = begin + _CHECKED_AT_ONCE
+        for partition in partitions[begin:end]:
             partition.shrink_isr()
-        self.start()
+        if end < len(partitions):
+            self._timer = self._timers.call_later(_PAUSE_MS, lambda: self._check_from(partitions, end))
+        else:
+            self.start()
 
     def close(self) -> None:
         if self._timer is not None:

@@ -146,9 +146,10 @@ class ReplicaManager:
     def listen(self, listener: LeadershipListener) -> None:
         self._listeners.add(listener)
 
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Returns the contents of `replication-offset-checkpoint`."""
-        return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
+    def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        """Returns the HW of a replica for `replication-offset-checkpoint`, or None if there is no such replica."""
+        partition = self.find(*topic_partition)
+        return None if partition is None else partition.high_watermark
 
     def close(self) -> None:
         self._slices.close()

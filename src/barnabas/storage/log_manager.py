@@ -14,7 +14,7 @@ Invariants
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from barnabas.common.config import BrokerConfig
@@ -39,7 +39,7 @@ from barnabas.storage.checkpoints import (
     remove_tree_quietly,
 )
 from barnabas.storage.closing import Shape, close_all, shape_of, sizes_in
-from barnabas.storage.compaction.cleaner import LogCleaner
+from barnabas.storage.compaction.cleaner import HighWatermark, LogCleaner
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.file_removal import DelayedRemoval
 from barnabas.storage.futures import FutureLogs
@@ -140,7 +140,7 @@ class LogManager:
 
     # -- life
 
-    def start(self, *, high_watermarks: Callable[[], Offsets]) -> None:
+    def start(self, *, high_watermark_of: HighWatermark) -> None:
         """Locks the directories and opens every log in them. Raises ConfigError if another process uses one."""
         for path in self.directories:
             try:
@@ -158,8 +158,8 @@ class LogManager:
             # Reports an unclean shutdown: the controller then removes this broker from ISR and ELR wherever there is
             # another replica, so that no election treats a damaged log as complete.
             self.previous_broker_epoch = NO_BROKER_EPOCH
-        self._upkeep.start(high_watermarks)
-        self.cleaner.start(high_watermarks)
+        self._upkeep.start(high_watermark_of)
+        self.cleaner.start(high_watermark_of)
 
     def _align_futures(self) -> None:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import StorageFault
@@ -23,20 +22,16 @@ from barnabas.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     parse_dir_name,
 )
-from barnabas.storage.compaction.cleaner import LogCleaner
+from barnabas.storage.compaction.cleaner import HighWatermark, LogCleaner, unknown
 from barnabas.storage.directories import LogDirectories, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
 from barnabas.storage.recovery.recovery_points import RecoveryPoints
+from barnabas.storage.slices import run_slices
 
 _INITIAL_TASK_DELAY_MS = 30_000
-#: Work on all logs runs in slices: the longest time of one, the steps in one, and the pause between two.
-_SLICE_MS = 3
-_STEPS_AT_ONCE = 100
-_PAUSE_MS = 1
 #: The pause before a checkpoint is checked again if a draft of it is being written.
 _DRAFT_PAUSE_MS = 100
-_FINISHED = object()
 #: The checkpoint's name, and a function that returns a log's offset in it, or None for no entry.
 _Checkpoint = tuple[str, Callable[[Log], int | None]]
 
@@ -64,19 +59,19 @@ class LogUpkeep:
         self.cleaner = cleaner
         self.futures = futures
         self._timers: dict[str, Timer] = {}
-        self._high_watermarks: Callable[[], Offsets] = dict
+        self._high_watermark_of: HighWatermark = unknown
         self.recovery_points = RecoveryPoints(
             host,
             config,
             self._online,
             self._sync_all,
-            lambda: self._run_slices(self._checkpoint_in_background(self._recovery_points)),
+            lambda: run_slices(host, self._checkpoint_in_background(self._recovery_points)),
         )
         #: The high watermarks that an earlier run left, for logs without a replica.
         self.checkpointed_high_watermarks: Offsets = {}
 
-    def start(self, high_watermarks: Callable[[], Offsets]) -> None:
-        self._high_watermarks = high_watermarks
+    def start(self, high_watermark_of: HighWatermark) -> None:
+        self._high_watermark_of = high_watermark_of
         for key, kind in (
             ("log.flush.offset.checkpoint.interval.ms", self._recovery_points),
             ("log.flush.start.offset.checkpoint.interval.ms", self._log_starts),
@@ -112,36 +107,15 @@ class LogUpkeep:
             except StorageFault as fault:
                 self._fault(fault.directory, fault)
                 steps = None
-            run_slices(iter(()) if steps is None else steps)
+            in_slices(iter(()) if steps is None else steps)
 
         def again() -> None:
             self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
 
-        def run_slices(steps: Iterator[None]) -> None:
-            self._run_slices(steps, again, lambda timer: self._timers.__setitem__(key, timer))
+        def in_slices(steps: Iterator[None]) -> None:
+            run_slices(self._host, steps, again, lambda timer: self._timers.__setitem__(key, timer))
 
         self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
-
-    def _run_slices(
-        self,
-        steps: Iterator[None],
-        then: Callable[[], None] | None = None,
-        waits: Callable[[Timer], None] | None = None,
-    ) -> None:
-        """Runs a slice of the steps; after other events of the loop it continues with the next one. `waits` is called
-        with the timer of the next slice, and `then` is called after the last one."""
-        until_ms = self._host.clock.now_ms() + _SLICE_MS
-        for _ in islice(steps, _STEPS_AT_ONCE):
-            if self._host.clock.now_ms() >= until_ms:
-                break
-        else:
-            if next(steps, _FINISHED) is _FINISHED:
-                if then is not None:
-                    then()
-                return
-        timer = self._host.timers.call_later(_PAUSE_MS, lambda: self._run_slices(steps, then, waits))
-        if waits is not None:
-            waits(timer)
 
     def _online(self) -> Iterator[Log]:
         offline = self._directories.offline
@@ -237,10 +211,10 @@ class LogUpkeep:
         return LOG_START_CHECKPOINT, start_within
 
     def _all_high_watermarks(self) -> _Checkpoint:
-        known = {**self.checkpointed_high_watermarks, **self._high_watermarks()}
-
         def within(log: Log) -> int | None:
-            high_watermark = known.get(log.topic_partition)
+            high_watermark = self._high_watermark_of(log.topic_partition)
+            if high_watermark is None:
+                high_watermark = self.checkpointed_high_watermarks.get(log.topic_partition)
             if high_watermark is None or not self._is_future(log):
                 return high_watermark
             return min(high_watermark, log.log_end_offset)
@@ -249,13 +223,14 @@ class LogUpkeep:
 
     def _apply_retention(self) -> Iterator[None]:
         wall_ms = self._host.clock.wall_ms()
-        high_watermarks = self._high_watermarks()
         for topic_partition, log in tuple(self._logs.items()):
             yield
             # The log or its directory can be gone since the last slice.
             if self._logs.get(topic_partition) is not log or root_of(log.directory) in self._directories.offline:
                 continue
-            high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
+            high_watermark = self._high_watermark_of(topic_partition)
+            if high_watermark is None:
+                high_watermark = log.log_start_offset
             try:
                 log.delete_old_segments(wall_ms, high_watermark=high_watermark)
             except StorageFault as fault:

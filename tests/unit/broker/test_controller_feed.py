@@ -39,7 +39,7 @@ class Node:
         self.logs = LogManager(self.host, config)
         ports = ReplicaPorts(self._send, lambda: EPOCH, self._report, UnreportedAssignments())
         self.replicas = ReplicaManager(self.host, config, self.logs, ports)
-        self.logs.start(high_watermarks=self.replicas.high_watermarks)
+        self.logs.start(high_watermark_of=self.replicas.high_watermark_of)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.store.subscribe(self.replicas.on_image)
         self.feed = ControllerFeed(OWN, self.store, self.replicas, self.host.clock, lambda: EPOCH)

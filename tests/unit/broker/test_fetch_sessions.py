@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.finished import finished
+
 from barnabas.broker.fetching.fetch_sessions import Session, SessionCache, next_epoch, update_item
 from barnabas.common.errors import ErrorCode
 from barnabas.replication.fetch_items import FetchItem, FetchResult, Reader
@@ -44,11 +46,11 @@ def test_partitions_with_data_go_behind_the_others() -> None:
 def begin(cache: SessionCache, now_ms: int, *, size: int = 1, is_follower: bool = False) -> int:
     told = [(FetchItem("orders", b"", index), result()) for index in range(size)]
     reader = Reader(Isolation.LOG_END, 2) if is_follower else Reader(Isolation.READ_UNCOMMITTED)
-    return cache.begin(told, uses_topic_ids=False, now_ms=now_ms, reader=reader)
+    return finished(cache.begin(told, uses_topic_ids=False, now_ms=now_ms, reader=reader))
 
 
 def test_a_request_must_carry_the_epoch_that_is_due() -> None:
-    cache = SessionCache(10, SeededRandom(1))
+    cache = SessionCache(10, SeededRandom(1), finished)
     session_id = begin(cache, 0)
     assert session_id > 0
     assert cache.find(session_id, 2, False, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -65,7 +67,7 @@ def test_the_epoch_wraps_to_one() -> None:
 
 
 def test_a_full_cache_evicts_what_was_idle_for_long() -> None:
-    cache = SessionCache(2, SeededRandom(1))
+    cache = SessionCache(2, SeededRandom(1), finished)
     old, young = begin(cache, 0), begin(cache, 50_000)
     assert begin(cache, 120_000) == 0
     assert begin(cache, 120_001) > 0
@@ -76,7 +78,7 @@ def test_a_full_cache_evicts_what_was_idle_for_long() -> None:
 
 
 def test_a_larger_session_takes_the_slot_of_a_smaller_one_that_had_its_time() -> None:
-    cache = SessionCache(2, SeededRandom(1))
+    cache = SessionCache(2, SeededRandom(1), finished)
     small, large = begin(cache, 0, size=2), begin(cache, 0, size=9)
     for session_id in (small, large):
         assert isinstance(cache.find(session_id, 1, False, 110_000), Session)
@@ -88,7 +90,7 @@ def test_a_larger_session_takes_the_slot_of_a_smaller_one_that_had_its_time() ->
 
 
 def test_a_followers_session_takes_a_consumers_slot_at_once_and_is_not_taken() -> None:
-    cache = SessionCache(1, SeededRandom(1))
+    cache = SessionCache(1, SeededRandom(1), finished)
     consumer = begin(cache, 0, size=50)
     follower = begin(cache, 1_000, size=1, is_follower=True)
     assert follower > 0
@@ -129,3 +131,16 @@ def test_the_hw_next_to_a_diverging_epoch_is_sent_again() -> None:
     assert told(session, [parted]) == [0]
     assert told(session, [result()]) == [0]
     assert told(session, [result()]) == []
+
+
+def test_a_large_session_begins_and_ends_in_steps() -> None:
+    """A session of 50,000 partitions began in one turn of 110 ms, and was forgotten in one of 65 ms."""
+    cache_of: list[int] = []
+    cache = SessionCache(1, SeededRandom(1), lambda work: cache_of.append(len(list(work))))
+    told = [(FetchItem("orders", b"", index), result()) for index in range(1_000)]
+    assert len(list(cache.begin(told, uses_topic_ids=False, now_ms=0))) == 9
+    (session,) = cache._sessions.values()
+    assert len(session.items) == 1_000
+    cache.remove(session.session_id)
+    assert cache_of == [10]
+    assert all(item.session is None for item, _ in told)

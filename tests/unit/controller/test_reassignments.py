@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.support.controller_world import ControllerWorld
+from tests.support.finished import finished
 from tests.support.isr_requests import set_isr
 
 from barnabas.common.errors import ErrorCode
@@ -268,7 +269,7 @@ def listed(
     topics = (
         None if requested is None else [topic_of(name=name, partition_indexes=ids) for name, ids in requested.items()]
     )
-    response = reassignments.list_reassignments(world.image, ListPartitionReassignmentsRequest(topics=topics))
+    response = finished(reassignments.list_reassignments(world.image, ListPartitionReassignmentsRequest(topics=topics)))
     assert (response.error_code, response.error_message) == (0, None)
     return {
         (topic.name, row.partition_index): (row.replicas, row.adding_replicas, row.removing_replicas)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.simulation.host import VirtualTime
 
@@ -109,3 +112,26 @@ def test_nothing_runs_after_close() -> None:
 
 def pytest_fail() -> None:
     raise AssertionError("ran after close")
+
+
+def test_deadlines_whose_callbacks_take_long_run_in_several_turns() -> None:
+    """The sessions of 5,000 members of one group ended in turns of 54 ms."""
+    time = VirtualTime()
+    deadlines = Deadlines(time, time)
+    turns: list[list[int]] = []
+
+    def take(number: int) -> None:
+        turns[-1].append(number)
+        time._now_ms += 3
+
+    enter = time.enter
+
+    def counted(callback: Callable[[], None]) -> None:
+        turns.append([])
+        enter(callback)
+
+    time.enter = counted  # type: ignore[method-assign]
+    for number in range(5):
+        deadlines.new().schedule(100, partial(take, number))
+    time.run_for(1_000)
+    assert turns == [[0, 1], [2, 3], [4]]

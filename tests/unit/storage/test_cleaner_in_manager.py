@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.clean_world import BACKOFF_MS, EAGER, broker_config
+from tests.support.log_ends import end_of
 from tests.support.log_world import encode_records
 
 from barnabas.common.types import TopicPartition
@@ -20,7 +21,7 @@ CONFIG = replace(EAGER, message_timestamp_before_max_ms=1 << 50)
 
 def start(host: MemoryHost) -> LogManager:
     manager = LogManager(host, broker_config(log_dirs="/logs"))
-    manager.start(high_watermarks=lambda: {log.topic_partition: log.log_end_offset for log in manager})
+    manager.start(high_watermark_of=end_of(manager))
     return manager
 
 

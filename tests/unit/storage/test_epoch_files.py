@@ -8,6 +8,7 @@ from tests.support.log_world import PARTITION, TOPIC_ID, encode_records
 from barnabas.common.config import BrokerConfig
 from barnabas.common.log_config import LogConfig
 from barnabas.simulation.host import MemoryHost
+from barnabas.storage.compaction.cleaner import unknown
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 
@@ -24,7 +25,7 @@ def started(host: MemoryHost) -> LogManager:
         "log.dirs": "/logs",
     }
     manager = LogManager(host, BrokerConfig.from_properties(properties))
-    manager.start(high_watermarks=dict)
+    manager.start(high_watermark_of=unknown)
     return manager
 
 

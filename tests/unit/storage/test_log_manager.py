@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.batches import simple_batch
+from tests.support.log_ends import end_of
 from tests.support.log_world import encode_records
 
 from barnabas.common.config import BrokerConfig
@@ -43,7 +44,7 @@ class ManagerWorld:
         }
         self.config = BrokerConfig.from_properties(config)
         self.manager = LogManager(self.host, self.config)
-        self.manager.start(high_watermarks=lambda: {log.topic_partition: log.log_end_offset for log in self.manager})
+        self.manager.start(high_watermark_of=end_of(self.manager))
 
     def create(self, topic_partition: TopicPartition = A, topic_id: bytes = ID_A, **config: Any) -> Log:
         return self.manager.get_or_create(topic_partition, topic_id, LogConfig(**config))

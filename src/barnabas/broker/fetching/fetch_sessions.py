@@ -11,7 +11,7 @@ Otherwise the reader gets no session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Protocol
 
 from barnabas.common.errors import ErrorCode
@@ -24,6 +24,8 @@ from barnabas.replication.partition import Isolation, Partition
 _EVICTION_MS = 120_000
 #: The minimum interval between scans of a full cache for a smaller session to evict.
 _SCAN_INTERVAL_MS = 1000
+#: The number of items that are added to a session, or detached from it, in about a quarter of a millisecond.
+_ITEMS_PER_UNIT = 100
 CONSUMER = Reader(Isolation.READ_UNCOMMITTED)
 EPOCH_FINAL = -1
 EPOCH_INITIAL = 0
@@ -106,14 +108,19 @@ class Session:
                 self._release(item)
                 self.active.pop(item, None)
 
-    def close(self) -> None:
-        """Detaches the session from its partitions and completes its waiting fetch."""
+    def close(self) -> Generator[int, None, None]:
+        """Completes the waiting fetch. Returns the work that detaches the session from its partitions."""
         self._is_closed = True
-        for item in self.items.values():
-            self._release(item)
         waiting, self.waiting = self.waiting, None
         if waiting is not None:
             waiting.complete()
+        return self._detach()
+
+    def _detach(self) -> Generator[int, None, None]:
+        for place, item in enumerate(list(self.items.values()), 1):
+            self._release(item)
+            if place % _ITEMS_PER_UNIT == 0:
+                yield 1
 
     def _release(self, item: FetchItem) -> None:
         item.unwatch()
@@ -256,9 +263,11 @@ def update_item(item: FetchItem, requested: RequestedPartition) -> FetchItem:
 class SessionCache:
     """All sessions of one broker, least recently used first."""
 
-    def __init__(self, slots: int, random: Random) -> None:
+    def __init__(self, slots: int, random: Random, work: Callable[[Generator[int, None, None]], None]) -> None:
+        """`work` does work in steps, in this turn of the loop and in later ones."""
         self._slots = slots
         self._random = random
+        self._work = work
         self._sessions: dict[int, Session] = {}
         self._scanned_ms = -_SCAN_INTERVAL_MS
         self.evictions = 0
@@ -278,20 +287,24 @@ class SessionCache:
         uses_topic_ids: bool,
         now_ms: int,
         reader: Reader = CONSUMER,
-    ) -> int:
-        """Creates a session of these partitions, all of which this response contains. Returns its id, or 0 if no
-        existing session can be evicted for it."""
+    ) -> Generator[int, None, int]:
+        """Creates a session of these partitions, all of which this response contains, in steps. Returns its id, or 0 if
+        no existing session can be evicted for it."""
         if len(self._sessions) >= self._slots and not self._evict(reader.replica_id >= 0, len(reported), now_ms):
             return 0
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(0x7FFFFFFF) + 1
         session = self._sessions[session_id] = Session(session_id, uses_topic_ids, now_ms, reader)
-        for item, _ in reported:
-            session.keep(item)
-        session.watch(session.active)
-        for item, result in reported:
-            session.note(item, result)
+        for begin in range(0, len(reported), _ITEMS_PER_UNIT):
+            if begin:
+                yield 1
+            some = reported[begin : begin + _ITEMS_PER_UNIT]
+            for item, _ in some:
+                session.keep(item)
+            session.watch([item for item, _ in some])
+            for item, result in some:
+                session.note(item, result)
         return session_id
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
@@ -335,7 +348,7 @@ class SessionCache:
     def remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.close()
+            self._work(session.close())
 
 
 def is_full(epoch: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.gradual import sorted_gradually
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.quota_entities import CLIENT_ID, IP, USER
 from barnabas.metadata.security import QuotaEntity
@@ -72,16 +73,16 @@ def _match_of(part: DescribeClientQuotasRequest.ComponentData) -> str | int | No
 
 
 def _in_steps(image: MetadataImage, wanted: _Filter, *, strict: bool) -> Generator[int, None, _Response]:
-    found: list[tuple[QuotaEntity, Mapping[str, float]]] = []
+    found: dict[str, tuple[QuotaEntity, Mapping[str, float]]] = {}
     for number, (entity, values) in enumerate(image.security.quotas.items(), 1):
         if _matches(dict(entity), wanted, strict=strict):
-            found.append((entity, values))
+            found[_order(entity)] = (entity, values)
         if number % _ENTITIES_PER_STEP == 0:
             yield 1
     response = _Response(error_message="", entries=[])
     assert response.entries is not None
-    found.sort(key=lambda each: [(kind, name or "", name is not None) for kind, name in each[0]])
-    for number, (entity, quotas) in enumerate(found, 1):
+    order = yield from sorted_gradually(found)
+    for number, (entity, quotas) in enumerate(map(found.__getitem__, order), 1):
         response.entries.append(
             _Response.EntryData(
                 entity=[_Response.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
@@ -91,6 +92,13 @@ def _in_steps(image: MetadataImage, wanted: _Filter, *, strict: bool) -> Generat
         if number % _ENTITIES_PER_STEP == 0:
             yield 1
     return response
+
+
+def _order(entity: QuotaEntity) -> str:
+    """Returns a text that orders entities by their types and names; the default entity comes first. One text is
+    compared much faster than a list of pairs.
+    """
+    return "\0".join(f"{kind}\0" if name is None else f"{kind}\0\1{name}" for kind, name in entity)
 
 
 def _matches(entity: Mapping[str, str | None], wanted: _Filter, *, strict: bool) -> bool:

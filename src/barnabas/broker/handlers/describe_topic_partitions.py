@@ -6,13 +6,17 @@ partition of the next one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Generator, Sequence
 from typing import Final
 
+from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.steps import Work
-from barnabas.broker.topics.topic_views import leader_of, offline_replicas, topic_operations, visible_topics
+from barnabas.broker.topics.topic_views import leader_of, offline_replicas, topic_operations
 from barnabas.common.errors import ErrorCode
+from barnabas.common.gradual import sorted_gradually
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.metadata.acls import AclOperation, AclResource
@@ -38,29 +42,30 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
     image = services.metadata.image
     cursor = request.cursor
     everything = not request.topics
-    names = set(image.topics_by_name) if everything else {topic.name for topic in request.topics}
+    names: Sequence[str]
+    if everything:
+        names = image.topic_names()
+    else:
+        names = yield from sorted_gradually({topic.name for topic in request.topics})
     if cursor is not None:
-        names = {name for name in names if name >= cursor.topic_name}
-        if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
+        first = bisect_left(names, cursor.topic_name)
+        is_named = first < len(names) and names[first] == cursor.topic_name
+        if cursor.partition_index < 0 or not (everything or is_named):
             return _refuse(request)
+        names = names[first:]
+    authorizer = services.authorizer
     hidden: list[_Topic] = []
-    if services.authorizer is not None:
-        asked = [image.topics_by_name[name] for name in sorted(names) if name in image.topics_by_name]
-        visible = yield from visible_topics(context, services, asked, log_denied=not everything)
-        absent = {name for name in names if name not in image.topics_by_name}
-        shown = {topic.name for topic in visible} | services.authorizer.allowed_names(
-            context, AclOperation.DESCRIBE, AclResource.TOPIC, sorted(absent)
-        )
-        if not everything:
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            hidden = [_Topic(error_code=code, name=name) for name in sorted(names - shown)]
-        names = shown
+    if authorizer is not None and not everything:
+        names, hidden = yield from _judged(context, authorizer, names)
     limit = min(services.config.int_of("max.request.partition.size.limit"), request.response_partition_limit)
     left = max(limit, 1)
     response = DescribeTopicPartitionsResponse()
-    for place, name in enumerate(sorted(names)):
+    for place, name in enumerate(names):
         if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield 1
+        # A page of all topics is judged up to its end only.
+        if everything and authorizer is not None and not _may_describe(context, authorizer, name, log_denied=False):
+            continue
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
@@ -93,6 +98,26 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
             break
     response.topics.extend(hidden)
     return response
+
+
+def _may_describe(context: RequestContext, authorizer: Authorizer, name: str, *, log_denied: bool) -> bool:
+    return authorizer.allows(context, AclOperation.DESCRIBE, AclResource.TOPIC, name, log_denied=log_denied)
+
+
+def _judged(
+    context: RequestContext, authorizer: Authorizer, names: Sequence[str]
+) -> Generator[int, None, tuple[list[str], list[_Topic]]]:
+    """Returns the names of topics that the client may describe, and the rows of the others."""
+    shown: list[str] = []
+    hidden: list[_Topic] = []
+    for place, name in enumerate(names):
+        if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
+            yield 1
+        if _may_describe(context, authorizer, name, log_denied=True):
+            shown.append(name)
+        else:
+            hidden.append(_Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+    return shown, hidden
 
 
 def _describe(image: MetadataImage, index: int, partition: PartitionImage, listener: str) -> _Partition:

@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import ErrorCode
+from barnabas.common.gradual import sorted_gradually
 from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -29,7 +30,9 @@ def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest
     credentials = services.metadata.image.security.scram
     asked: dict[str, int] = Counter(user.name for user in request.users or ())
     if not asked:
-        asked = dict.fromkeys(sorted({name for _, name in credentials}), 1)
+        # A user with two mechanisms occurs twice.
+        names = yield from sorted_gradually(name for _, name in credentials)
+        asked = dict.fromkeys(names, 1)
     rows: list[_Row] = []
     for name, times in asked.items():
         infos = [

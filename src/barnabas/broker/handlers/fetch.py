@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Final
 
-from barnabas.broker.fetching.fetch_responses import Reported, encode_fetch_response
+from barnabas.broker.fetching.fetch_responses import encode_fetch_response
 from barnabas.broker.fetching.fetch_rights import judge_items, may_fetch_as_replica
 from barnabas.broker.fetching.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
 from barnabas.broker.fetching.repeated_fetch import RepeatedFetch, is_repeatable
@@ -28,7 +28,7 @@ from barnabas.common.waiting_events import asks_for_waiting
 from barnabas.protocol import codec
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.replication.delayed_fetch import DelayedFetch, DelayedSessionFetch
-from barnabas.replication.fetch_items import FetchItem, FetchPlan, Reader
+from barnabas.replication.fetch_items import FetchItem, FetchPlan, FetchResult, Reader
 from barnabas.replication.fetching import ColdFetch, FetchRound, read_more
 from barnabas.replication.partition import Isolation, Partition
 from barnabas.replication.replica_manager import ReplicaManager
@@ -49,6 +49,8 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_AT_ONCE = 25
 _ROWS_PER_STEP = 100
 _COUNTED_PER_STEP = 1_000
+#: The number of partitions that a fetch outside of a session watches while it waits.
+_WATCHED_MAX = 2_000
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Work:
@@ -232,6 +234,8 @@ class _PendingFetch:
         if not may_wait or not _must_wait(outcome, self._plan, self._message):
             return False
         wait_ms, follower = self._message.max_wait_ms, self._plan.replica_id
+        if follower >= 0 and self._is_long:
+            return False  # Its next fetch continues the session that this response begins, and waits.
         if follower >= 0:
             wait_ms = self._services.replicas.environment.follower_waits.wait_ms(follower, wait_ms)
         deadline_ms = self._request.now_ms + wait_ms
@@ -274,6 +278,11 @@ class _PendingFetch:
                 return True
         return False
 
+    @property
+    def _is_long(self) -> bool:
+        """Returns whether the fetch reads more partitions, outside of a session, than it can watch."""
+        return self._session is None and len(self._items) > _WATCHED_MAX
+
     def _wait(self, outcome: FetchRound, deadline_ms: int) -> None:
         request, replicas = self._request, self._services.replicas
         missing_bytes = self._plan.min_bytes - outcome.size_bytes
@@ -284,7 +293,9 @@ class _PendingFetch:
             session.watch(session.active)
             delayed = DelayedSessionFetch(session, missing_bytes, self._answer_later)
         else:
-            watched = _watched(replicas, self._items)
+            # Watching tens of thousands of partitions takes too long for one turn, so such a fetch waits until its
+            # deadline. Clients that read so many partitions have sessions.
+            watched = [] if self._is_long else _watched(replicas, self._items)
             delayed = DelayedFetch(watched, self._plan.isolation, missing_bytes, self._answer_later)
         if waits is not None:
             delayed.end_with(follower, waits)
@@ -347,8 +358,15 @@ def _open_session(
         found.keep(item)
         if place % _ROWS_PER_STEP == 0:
             yield 1
+    left = _ROWS_PER_STEP
     for topic in message.forgotten_topics_data:
-        found.forget(topic.topic_id if by_id else topic.topic, topic.partitions)
+        for begin in range(0, len(topic.partitions), _ROWS_PER_STEP):
+            if left <= 0:
+                left = _ROWS_PER_STEP
+                yield 1
+            indexes = topic.partitions[begin : begin + _ROWS_PER_STEP]
+            found.forget(topic.topic_id if by_id else topic.topic, indexes)
+            left -= len(indexes)
     if not found.items:
         sessions.remove(found.session_id)
         return None, []
@@ -414,7 +432,6 @@ def _answer(
     """Encodes all results; if the request continues a session, only those that changed. A new session begins with its
     first response."""
     version = request.api_version
-    reported: Reported
     throttle = request.throttle
     size_bytes = sum(len(result.data) for result in outcome.results) if throttle is not None else 0
     if throttle is not None and not throttle.is_exempt and throttle.fetched(size_bytes):
@@ -428,14 +445,14 @@ def _answer(
                 request, services, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ()
             )
             return chunks
-        reported = session.changed(outcome.items, outcome.results)
+        reported = yield from _changed(session, outcome)
     else:
         reported = list(zip(outcome.items, outcome.results, strict=True))
         session_id = 0
         if version >= _SESSIONS_SINCE and message.session_epoch == EPOCH_INITIAL:
             now_ms = services.host.clock.now_ms()
             uses_ids = version >= _BY_TOPIC_ID
-            session_id = services.fetch_sessions.begin(
+            session_id = yield from services.fetch_sessions.begin(
                 reported, uses_topic_ids=uses_ids, reader=plan.reader, now_ms=now_ms
             )
     is_follower = plan.replica_id >= 0
@@ -451,6 +468,18 @@ def _answer(
         waiting = services.waiting_events()
     chunks = yield from encode_fetch_response(request, services, ErrorCode.NONE, session_id, reported, waiting)
     return chunks
+
+
+def _changed(session: Session, outcome: FetchRound) -> Generator[int, None, list[tuple[FetchItem, FetchResult]]]:
+    items, results = outcome.items, outcome.results
+    if len(items) <= _COUNTED_PER_STEP:
+        return session.changed(items, results)
+    reported: list[tuple[FetchItem, FetchResult]] = []
+    for begin in range(0, len(items), _COUNTED_PER_STEP):
+        some = slice(begin, begin + _COUNTED_PER_STEP)
+        reported += session.changed(items[some], results[some])
+        yield 1
+    return reported
 
 
 def _may_read_journal(outcome: FetchRound) -> bool:

@@ -6,7 +6,7 @@ that each handler serves both modes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class LeaderElections(Protocol):
     ) -> None: ...
 
     def list_reassignments(
-        self, request: ListPartitionReassignmentsRequest, reply: Reply[ListPartitionReassignmentsResponse]
-    ) -> None: ...
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse | Generator[int, None, ListPartitionReassignmentsResponse]: ...
 
 
 class ClusterController(Protocol):

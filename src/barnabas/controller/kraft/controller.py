@@ -254,8 +254,10 @@ class Controller:
             reply(result.response)
             return
         proposed = self.proposals.propose(result, reply, lambda code: reply([(code, None)] * len(changes)))
-        if proposed and elections.allows_unclean(result.records):
-            self.replication.elect_unclean_leaders()
+        if proposed:
+            changed = elections.topics_with_changed_rule(self.image, result.records)
+            if changed:
+                self.replication.elect_unclean_leaders(changed)
 
     def update_features(
         self,

@@ -7,7 +7,8 @@ Changes that exceed one batch follow in the next turn of the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Timers
@@ -39,18 +40,28 @@ class ReplicationControl(ReplicationRequests):
         for task in self._tasks:
             task.stop()
 
-    def elect_unclean_leaders(self) -> None:
-        self._in_batches(elections.unclean_elections_due)
+    def elect_unclean_leaders(self, names: Sequence[str] | None = None) -> None:
+        """Elects leaders for leaderless partitions of these topics (None: all) that allow unclean ones."""
+        self._in_batches(elections.unclean_elections_due, names)
 
     def rebalance_leaders(self) -> None:
         self._in_batches(elections.rebalance)
 
-    def _in_batches(self, decide: Callable[[ControllerView], Result[None]]) -> None:
-        """Decides and proposes until nothing is left; each decision sees the previous one, so this ends."""
+    def _in_batches(
+        self, decide: Callable[[ControllerView, deque[str]], Result[None]], names: Sequence[str] | None = None
+    ) -> None:
+        """Searches the topics and proposes what is due, until none are left; each decision sees the previous one."""
         if not self._decider.is_active:
             return
-        result = decide(self._decider.view())
-        if not result.records or not self._decider.propose(result):
-            return
-        if len(result.records) >= elections.ELECTIONS_PER_BATCH:
-            self._timers.call_soon(lambda: self._in_batches(decide))
+        left = deque(self._decider.view().image.topic_names() if names is None else names)
+
+        def decide_next() -> None:
+            if not self._decider.is_active:
+                return
+            result = decide(self._decider.view(), left)
+            if result.records and not self._decider.propose(result):
+                return
+            if left:
+                self._timers.call_soon(decide_next)
+
+        decide_next()

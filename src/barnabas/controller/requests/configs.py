@@ -233,8 +233,7 @@ def _min_isr_records(
 
 
 def _with_elr(image: MetadataImage) -> list[TopicImage]:
-    found = [topic for topic in image.topics_by_name.values() if topic.has_elr]
-    return sorted(found, key=lambda topic: topic.name)
+    return sorted((image.topics_by_id[topic_id] for topic_id in image.topics_with_elr), key=lambda topic: topic.name)
 
 
 def _kept_elrs(view: ControllerView, topics: Iterable[TopicImage]) -> Iterator[Versioned]:

@@ -21,12 +21,12 @@ from functools import partial
 from typing import Final
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.requests.partitions import Located, change_record, find
+from barnabas.controller.requests.partitions import Located, change_record, find, search
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import UNCLEAN_ELECTION, ControllerView
 from barnabas.decisions.broker_events import can_lead, needs_election, prefers_possible_leader
 from barnabas.decisions.leader_election import Election
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.topics import NO_LEADER, RECOVERING
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionChangeRecord
@@ -60,7 +60,7 @@ def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str
         return Result([], refused(request, ErrorCode.INVALID_REQUEST, text), cause)
     response = ElectLeadersResponse()
     if request.topic_partitions is None:
-        left = deque((topic.name, 0) for topic in view.image.topics())
+        left = deque((name, 0) for name in view.image.topic_names())
         return _elect_everywhere(left, election, response, cause, view)
     records: list[Versioned] = []
     for requested in request.topic_partitions:
@@ -177,11 +177,14 @@ def _change(view: ControllerView, located: Located, election: Election) -> Versi
 # Elections that the controller begins itself.
 
 
-def unclean_elections_due(view: ControllerView, count_max: int | None = None) -> Result[None]:
-    """Elects leaders for leaderless partitions of topics that allow unclean ones, as many as fit in one batch."""
+def unclean_elections_due(
+    view: ControllerView, names: deque[str] | None = None, count_max: int | None = None
+) -> Result[None]:
+    """Elects leaders for leaderless partitions of topics that allow unclean ones, as many as fit in one batch. `names`
+    are the topics to search, of which it removes those that are done."""
     records: list[Versioned] = []
     allowed: dict[str, bool] = {}
-    for located in find(view, lambda partition: not partition.has_leader):
+    for located in search(view, lambda partition: not partition.has_leader, names):
         name = located[0].name
         if name not in allowed:
             allowed[name] = view.unclean_election_allowed(name)
@@ -193,19 +196,28 @@ def unclean_elections_due(view: ControllerView, count_max: int | None = None) ->
     return Result(records, None, Cause(ControllerEvent.UNCLEAN_ELECTIONS_ALLOWED, "controller", _counted(records)))
 
 
-def allows_unclean(records: Iterable[Versioned]) -> bool:
-    """Returns whether the records change `unclean.leader.election.enable`, so that elections may be due now."""
-    return any(isinstance(record, ConfigRecord) and record.name == UNCLEAN_ELECTION for record, _ in records)
+def topics_with_changed_rule(image: MetadataImage, records: Iterable[Versioned]) -> Sequence[str]:
+    """Returns the topics for which the records change `unclean.leader.election.enable`, so that elections may be due
+    now.
+    """
+    changed = [record for record, _ in records if isinstance(record, ConfigRecord) and record.name == UNCLEAN_ELECTION]
+    if any(record.resource_type != TOPIC_RESOURCE for record in changed):
+        return image.topic_names()
+    return sorted(record.resource_name for record in changed)
 
 
 def rebalance(
-    view: ControllerView, partitions: Iterable[Located] | None = None, count_max: int | None = None
+    view: ControllerView,
+    names: deque[str] | None = None,
+    *,
+    partitions: Iterable[Located] | None = None,
+    count_max: int | None = None,
 ) -> Result[None]:
     """Moves leadership of these partitions, or of all, to preferred replicas that can lead: as many as fit in
-    one batch, or `count_max`."""
+    one batch, or `count_max`. `names` are the topics to search, of which it removes those that are done."""
     records: list[Versioned] = []
     if partitions is None:
-        partitions = find(view, lambda partition: needs_election(partition, Election.PREFERRED))
+        partitions = search(view, lambda partition: needs_election(partition, Election.PREFERRED), names)
     for located in partitions:
         # Partitions that cannot be rebalanced are skipped, so that each batch leaves fewer of them.
         if not prefers_possible_leader(view, located[2]):

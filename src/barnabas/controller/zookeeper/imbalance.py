@@ -37,4 +37,5 @@ def imbalanced(view: ControllerView, percentage: int) -> list[Located]:
 
 def rebalance(view: ControllerView, partitions: Sequence[Located]) -> Result[None]:
     """Moves leadership of these partitions back to the brokers that they prefer, where these can lead."""
-    return elections.rebalance(view, [each for each in partitions if not is_in_progress(each[2])], len(partitions))
+    idle = [each for each in partitions if not is_in_progress(each[2])]
+    return elections.rebalance(view, partitions=idle, count_max=len(partitions))

@@ -12,6 +12,7 @@ changes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 
@@ -121,11 +122,9 @@ class TopicWatch:
         self._core.slices.begin(self._unclean_elections())
 
     def _unclean_elections(self) -> Job:
-        while True:
-            result = elections.unclean_elections_due(self._core.view(), PARTITIONS_AT_ONCE)
-            self._core.propose_in_job(result)
-            if len(result.records) < PARTITIONS_AT_ONCE:
-                return
+        names = deque(self._core.image.topic_names())
+        while names:
+            self._core.propose_in_job(elections.unclean_elections_due(self._core.view(), names, PARTITIONS_AT_ONCE))
             yield
 
     # Assignments.

@@ -15,7 +15,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import RecordsRejected, StorageFault, is_exhausted
@@ -44,6 +45,7 @@ from barnabas.storage.compaction.rewriting import (
 from barnabas.storage.compaction.swap import swap_in
 from barnabas.storage.log import Log
 from barnabas.storage.segment import RollLimits, Segment
+from barnabas.storage.slices import run_slices
 from barnabas.storage.transaction_index import AbortedTxn
 
 Offsets = dict[TopicPartition, int]
@@ -190,6 +192,14 @@ class UnreadableBatches:
         self.counts[topic_partition] = unreadable.count
 
 
+#: Returns the HW of a partition's replica, or None if there is none.
+HighWatermark = Callable[[TopicPartition], int | None]
+
+
+def unknown(topic_partition: TopicPartition) -> None:
+    """Returns None: before the start, there are no replicas."""
+
+
 class LogCleaner:
     """Cleans one log after the other. `logs` and `offline` are called again for every decision; `failed` is called when
     a directory fails."""
@@ -207,7 +217,7 @@ class LogCleaner:
         self._logs = logs
         self._offline = offline
         self._failed = failed
-        self._high_watermarks: Callable[[], Offsets] = dict
+        self._high_watermark_of: HighWatermark = unknown
         self._timer: Timer | None = None
         self._pass: Pass | None = None
         self._is_stopped = True
@@ -224,8 +234,8 @@ class LogCleaner:
 
     # -- life
 
-    def start(self, high_watermarks: Callable[[], Offsets]) -> None:
-        self._high_watermarks = high_watermarks
+    def start(self, high_watermark_of: HighWatermark) -> None:
+        self._high_watermark_of = high_watermark_of
         if self._config.bool_of("log.cleaner.enable"):
             self._is_stopped = False
             self._begin_pass_later()
@@ -285,39 +295,60 @@ class LogCleaner:
         if self._is_stopped:
             return
         self._full.clear()
-        found = self.find_filthiest()
-        if found is None:
-            self._begin_pass_later()
+        found: list[tuple[float, TopicPartition]] = []
+        run_slices(self._host, self._search(found), lambda: self._begin_filthiest(found), self._wait)
+
+    def _wait(self, timer: Timer) -> None:
+        self._timer = timer
+
+    def _begin_filthiest(self, found: list[tuple[float, TopicPartition]]) -> None:
+        """Begins a pass over the log that was found."""
+        self._timer = None
+        if self._is_stopped:
+            return
+        # The log can have been truncated or deleted since it was looked at.
+        cleaned = self._cleanable(found[0][1]) if found else None
+        if cleaned is not None:
+            self._begin(*cleaned)
         else:
-            self._begin(*found)
+            self._begin_pass_later()
 
     def find_filthiest(self) -> tuple[Log, Cleanable] | None:
         """Returns the log that most needs a pass, or None."""
-        wall_ms = self._host.clock.wall_ms()
-        best: tuple[Log, Cleanable] | None = None
-        high_watermarks: Offsets | None = None
-        for topic_partition, log in self._logs.items():
-            if not log.config.is_compacted or len(log.segments) == 1:
-                continue
-            if topic_partition in self.uncleanable or topic_partition in self._paused:
-                continue
-            root = log.directory.rpartition("/")[0]
-            if root in self._offline or root in self._full:
-                continue
-            if high_watermarks is None:
-                high_watermarks = self._high_watermarks()
-            high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
-            try:
-                plan = cleanable(log, self.state.get(root, topic_partition), high_watermark, wall_ms)
-            except RecordsRejected as error:
-                self._mark_uncleanable(topic_partition, error)
-                continue
-            except OSError as error:
-                self._failed(root, error)
-                break
-            if plan.is_worth_it(log.config.min_cleanable_dirty_ratio) and (best is None or plan.ratio > best[1].ratio):
-                best = log, plan
-        return best
+        found: list[tuple[float, TopicPartition]] = []
+        deque(self._search(found), maxlen=0)
+        return self._cleanable(found[0][1]) if found else None
+
+    def _search(self, found: list[tuple[float, TopicPartition]]) -> Iterator[None]:
+        """Looks for the log that most needs a pass, and stores its partition in `found`, with the ratio."""
+        for topic_partition in tuple(self._logs):
+            cleaned = self._cleanable(topic_partition)
+            if cleaned is not None and (not found or cleaned[1].ratio > found[0][0]):
+                found[:] = [(cleaned[1].ratio, topic_partition)]
+            yield
+
+    def _cleanable(self, topic_partition: TopicPartition) -> tuple[Log, Cleanable] | None:
+        """Returns a partition's log and what a pass would clean, or None if it needs none or cannot have one."""
+        log = self._logs.get(topic_partition)
+        if log is None or not log.config.is_compacted or len(log.segments) == 1:
+            return None
+        root = log.directory.rpartition("/")[0]
+        if topic_partition in self.uncleanable or topic_partition in self._paused:
+            return None
+        if root in self._offline or root in self._full:
+            return None
+        high_watermark = self._high_watermark_of(topic_partition)
+        if high_watermark is None:
+            high_watermark = log.log_start_offset
+        try:
+            plan = cleanable(log, self.state.get(root, topic_partition), high_watermark, self._host.clock.wall_ms())
+        except RecordsRejected as error:
+            self._mark_uncleanable(topic_partition, error)
+            return None
+        except OSError as error:
+            self._failed(root, error)
+            return None
+        return (log, plan) if plan.is_worth_it(log.config.min_cleanable_dirty_ratio) else None
 
     def _mark_uncleanable(self, topic_partition: TopicPartition, error: BaseException) -> None:
         self.uncleanable.add(topic_partition)

@@ -11,13 +11,14 @@ are applied independently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host, Timer
 from barnabas.storage.directories import root_of
 from barnabas.storage.log import Log
+from barnabas.storage.slices import run_slices
 
 _CHECK_INTERVAL_MS: Final = 5_000
 _LEFT_BYTES: Final = 1 << 19
@@ -70,14 +71,26 @@ class RecoveryPoints:
             self._timer = self._host.timers.call_later(_CHECK_INTERVAL_MS, self._check)
 
     def _check(self) -> None:
+        unsynced: dict[str, list[tuple[int, Log]]] = {}
+        run_slices(self._host, self._find(unsynced), lambda: self._begin(unsynced), self._wait)
+
+    def _wait(self, timer: Timer) -> None:
+        self._timer = timer
+
+    def _find(self, unsynced: dict[str, list[tuple[int, Log]]]) -> Iterator[None]:
+        """Collects the logs with records above their recovery points, by directory."""
+        for log in self._logs():
+            if log.recovery_point < log.log_end_offset:
+                unsynced.setdefault(root_of(log.directory), []).append((log.unsynced_bytes, log))
+            yield
+
+    def _begin(self, unsynced: Mapping[str, list[tuple[int, Log]]]) -> None:
+        if self._is_stopped:
+            return
         interval_ms = self._config.int_of("log.flush.offset.checkpoint.interval.ms")
         bytes_max = self._config.int_of("barnabas.log.unsynced.bytes.max")
         now_ms = self._host.clock.now_ms()
         is_due = interval_ms < _NEVER_MS and now_ms - self._last_ms >= interval_ms
-        unsynced: dict[str, list[tuple[int, Log]]] = {}
-        for log in self._logs():
-            if log.recovery_point < log.log_end_offset:
-                unsynced.setdefault(root_of(log.directory), []).append((log.unsynced_bytes, log))
         chosen: list[Log] = []
         for found in unsynced.values() if bytes_max else ():
             left = sum(size for size, _ in found)
