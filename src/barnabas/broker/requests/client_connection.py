@@ -64,6 +64,11 @@ class RequestDispatcher(Protocol):
 
     def call_soon(self, callback: Callable[[], None]) -> None: ...
 
+    def admit_log_in(self, connection: Connection) -> bool:
+        """Returns whether a client that has not logged in can be served in this turn; otherwise its `resume` is called
+        in a later one.
+        """
+
     def begin_turn(self) -> None:
         """Begins a turn, in which requests of one connection are served one after the other."""
 
@@ -153,8 +158,13 @@ class Connection:
         frames.received(count)
         if self._paused:
             frames.keep_unserved()
-        else:
+            if self.gate is not None and not self.gate.is_open:
+                self._pause()  # Nothing more is read from a client that sends ahead.
+        elif self.gate is None or self.gate.is_open or self._dispatcher.admit_log_in(self):
             self._serve()
+        else:
+            frames.keep_unserved()
+            self._paused = self._resuming = True
         if frames.held_bytes:
             self._dispatcher.memory.received(self)
 
@@ -297,9 +307,9 @@ class Connection:
     def _resume_soon(self) -> None:
         if not self._resuming:
             self._resuming = True
-            self._dispatcher.call_soon(self._resume)
+            self._dispatcher.call_soon(self.resume)
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         """Serves the frames that were kept, and resumes reading if there is capacity. Runs in a separate event, because
         a response can be completed within another connection's request."""
         self._resuming = False
