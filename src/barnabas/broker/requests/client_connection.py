@@ -7,7 +7,6 @@ while too many bytes of responses wait, either here behind an earlier request or
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -116,7 +115,8 @@ class Connection:
         self._link = link
         self.frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
         self.get_buffer = self.frames.get_buffer
-        self.in_flight: deque[InFlight] = deque()
+        #: The requests without an answer, oldest first. A list: an empty deque takes 0.8 kB, and most are empty.
+        self.in_flight: list[InFlight] = []
         #: Bytes of responses that wait behind an unanswered request.
         self._held_bytes = 0
         self._out: Chunks = []
@@ -227,7 +227,7 @@ class Connection:
     def closed(self) -> None:
         """Releases everything after the host has closed the connection."""
         self.is_closed = True
-        abandoned, self.in_flight = self.in_flight, deque()
+        abandoned, self.in_flight = self.in_flight, []
         for request in abandoned:
             if request.on_abandoned is not None and request.chunks is None:
                 run(request, request.on_abandoned)
@@ -376,7 +376,7 @@ class Connection:
             return  # The request was answered before its handler returned; the dispatcher sends the response.
         self._held_bytes += sum(map(len, chunks))
         while queue and (ready := queue[0].chunks) is not None:
-            answered = queue.popleft()
+            answered = queue.pop(0)
             answered.release()
             answered.times.add(self._dispatcher.now_ms() - answered.now_ms)
             size_bytes = sum(map(len, ready))
