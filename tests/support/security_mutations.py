@@ -51,7 +51,7 @@ def _without(patch: pytest.MonkeyPatch, is_forgotten: Callable[[AclRule], bool])
         if decision.allowed or decision.rule is None or not is_forgotten(decision.rule):
             return decision
         others = AclIndex()
-        others.update((rule_id, rule.record(rule_id)) for rule_id, rule in self.rules.items() if not is_forgotten(rule))
+        others.update((rule_id, rule) for rule_id, rule in self.rules.items() if not is_forgotten(rule))
         return decide(others, principal, host, operation, resource, name)
 
     patch.setattr(AclIndex, "decide", mutated)

@@ -188,7 +188,7 @@ def explain(
     rules = {_rule(binding): _shown(binding) for binding in _rules(admin)}
     index = AclIndex()
     ids = (number.to_bytes(16, "big") for number in range(len(rules)))
-    index.update((rule_id, rule.record(rule_id)) for rule_id, rule in zip(ids, rules, strict=True))
+    index.update(zip(ids, rules, strict=True))
     kind = acls.AclResource.CLUSTER if asked.type is ResourceType.BROKER else acls.AclResource[asked.type.name]
     decision = index.decide(principal, host, acls.AclOperation[operation.name], kind, asked.name)
     if decision.rule is not None:

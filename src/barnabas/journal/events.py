@@ -246,11 +246,11 @@ class _EventBuilder:
     def _rules(self) -> Iterator[tuple[str, Event]]:
         """Yields an event for each rule of the authorizer that was added or removed."""
         delta = self._change.delta
-        for rule_id, record in delta.changed_acls.items():
-            known = delta.image.security.acls.get(rule_id) if record is None else record
+        for rule_id, rule in delta.changed_acls.items():
+            known = delta.image.security.acls.get(rule_id) if rule is None else rule
             if known is not None:
-                kind = "acl-removed" if record is None else "acl-added"
-                yield self.event(kind, f"acl:{uuid_to_text(rule_id)}", self._whole, rule_fields(AclRule.of(known)))
+                kind = "acl-removed" if rule is None else "acl-added"
+                yield self.event(kind, f"acl:{uuid_to_text(rule_id)}", self._whole, rule_fields(known))
 
     def _credentials(self) -> Iterator[tuple[str, Event]]:
         """Yields an event for each changed SCRAM credential: who and how, never a secret."""

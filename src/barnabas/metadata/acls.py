@@ -6,16 +6,16 @@ of the rules applies to the check, the operation is denied. The default of the c
 without any rule. An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies
 DESCRIBE_CONFIGS; a DENY implies nothing.
 
-The rules are indexed by type, name and principal, so a check costs a few look-ups: one for each length of a prefix. If
-several rules agree, the decision contains the one that Kafka's audit log would name.
+The rules are indexed by type, operation and principal. To compare the few rules that a principal has of these costs
+less than a look-up for each length of a prefix, each of which would miss the processor's cache; if there are many, they
+are indexed by name. If several rules agree, the decision contains the one that Kafka's audit log would name.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord
 
@@ -78,26 +78,33 @@ WILDCARD: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
 EVERYBODY: Final = "User:*"
 
-_OPERATIONS: Final = tuple(AclOperation)
+T = TypeVar("T")
+
+#: Plain numbers: a number is found faster among its like than among members of an enum.
+_OPERATIONS: Final = tuple(int(each) for each in AclOperation)
 #: Operation -> the operations of rules that allow it, and those of rules that deny it.
-_ALLOWING: Final = {
-    **{operation: frozenset({operation, AclOperation.ALL}) for operation in _OPERATIONS},
-    AclOperation.DESCRIBE: frozenset(
-        {
+_DENYING: Final[dict[int, frozenset[int]]] = {
+    operation: frozenset({operation, int(AclOperation.ALL)}) for operation in _OPERATIONS
+}
+_ALLOWING: Final[dict[int, frozenset[int]]] = {
+    **_DENYING,
+    int(AclOperation.DESCRIBE): frozenset(
+        int(each)
+        for each in (
             AclOperation.DESCRIBE,
             AclOperation.READ,
             AclOperation.WRITE,
             AclOperation.DELETE,
             AclOperation.ALTER,
             AclOperation.ALL,
-        }
+        )
     ),
-    AclOperation.DESCRIBE_CONFIGS: frozenset(
-        {AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL}
+    int(AclOperation.DESCRIBE_CONFIGS): frozenset(
+        int(each) for each in (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL)
     ),
 }
-_DENYING: Final = {operation: frozenset({operation, AclOperation.ALL}) for operation in _OPERATIONS}
 _ALLOW: Final = int(AclPermission.ALLOW)
+_PREFIXED: Final = int(AclPattern.PREFIXED)
 #: The name that Kafka checks before it considers all resources of a type.
 _ANY_NAME: Final = "hardcode"
 
@@ -117,14 +124,18 @@ class AclRule(NamedTuple):
 
     @classmethod
     def of(cls, record: AccessControlEntryRecord) -> AclRule:
-        return cls(
-            record.resource_type,
-            record.resource_name,
-            record.pattern_type,
-            record.operation,
-            record.principal,
-            record.host,
-            record.permission_type,
+        # The constructor of a NamedTuple takes twice as long.
+        return tuple.__new__(
+            cls,
+            (
+                record.resource_type,
+                record.resource_name,
+                record.pattern_type,
+                record.operation,
+                record.principal,
+                record.host,
+                record.permission_type,
+            ),
         )
 
     def record(self, rule_id: bytes) -> AccessControlEntryRecord:
@@ -168,67 +179,157 @@ class Decision(NamedTuple):
 _NO_RULE: Final = Decision(False)
 _NO_MATCH: Final = Decision(False, None, True)
 
-#: Principal -> its rules on one resource pattern, in order. Equal rules can exist twice, with different ids.
-_Rules = dict[str, list[AclRule]]
-_NO_RULES: Final[list[AclRule]] = []
+#: The number of rules of a principal about an operation up to which they are compared one by one.
+_COMPARED_MAX: Final = 24
+_NO_RULES: Final[tuple[AclRule, ...]] = ()
+
+
+class _Names(Generic[T]):
+    """Values by resource pattern: by literal name, and by prefix."""
+
+    __slots__ = ("_lengths", "literals", "prefixes")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, T] = {}
+        self.prefixes: dict[str, T] = {}
+        #: Length -> the number of prefixes with this length.
+        self._lengths: dict[int, int] = {}
+
+    def add(self, rule: AclRule, value: T) -> None:
+        """Sets the value of a pattern that has none."""
+        if rule.pattern_type != _PREFIXED:
+            self.literals[rule.resource_name] = value
+            return
+        self.prefixes[rule.resource_name] = value
+        length = len(rule.resource_name)
+        self._lengths[length] = self._lengths.get(length, 0) + 1
+
+    def of(self, rule: AclRule) -> T | None:
+        """Returns the value of the pattern of a rule."""
+        return (self.literals if rule.pattern_type != _PREFIXED else self.prefixes).get(rule.resource_name)
+
+    def remove(self, rule: AclRule) -> None:
+        if rule.pattern_type != _PREFIXED:
+            del self.literals[rule.resource_name]
+            return
+        del self.prefixes[rule.resource_name]
+        length = len(rule.resource_name)
+        self._lengths[length] -= 1
+        if not self._lengths[length]:
+            del self._lengths[length]
+
+    def has(self, name: str) -> bool:
+        """Returns whether a pattern matches a name."""
+        literals, prefixes = self.literals, self.prefixes
+        return name in literals or WILDCARD in literals or any(name[:length] in prefixes for length in self._lengths)
+
+    def matching(self, name: str) -> Iterator[T]:
+        """Yields the values of the patterns that match a name."""
+        literals, prefixes, size = self.literals, self.prefixes, len(name)
+        if name in literals:
+            yield literals[name]
+        if WILDCARD in literals and name != WILDCARD:
+            yield literals[WILDCARD]
+        for length in self._lengths:
+            if length <= size and (prefix := name[:length]) in prefixes:
+                yield prefixes[prefix]
+
+
+class _ManyRules:
+    """The rules of a principal with many of them."""
+
+    __slots__ = ("_by_pattern",)
+
+    def __init__(self, rules: Iterable[AclRule]) -> None:
+        self._by_pattern: _Names[list[AclRule]] = _Names()
+        for rule in rules:
+            self.add(rule)
+
+    def __iter__(self) -> Iterator[AclRule]:
+        for each in (self._by_pattern.literals, self._by_pattern.prefixes):
+            for rules in each.values():
+                yield from rules
+
+    def add(self, rule: AclRule) -> None:
+        rules = self._by_pattern.of(rule)
+        if rules is None:
+            self._by_pattern.add(rule, [rule])
+        else:
+            rules.append(rule)
+
+    def remove(self, rule: AclRule) -> None:
+        rules = self._by_pattern.of(rule)
+        assert rules is not None, "a rule is removed that was added"
+        rules.remove(rule)
+        if not rules:
+            self._by_pattern.remove(rule)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_pattern.literals or self._by_pattern.prefixes)
+
+    def about(self, name: str) -> tuple[AclRule, ...]:
+        """Returns the rules that apply to a resource."""
+        return tuple(rule for rules in self._by_pattern.matching(name) for rule in rules)
+
+
+#: The rules of a principal about an operation.
+_Own = tuple[AclRule, ...] | _ManyRules
 
 
 class _OfType:
-    """The rules of one type of resource."""
+    """The rules of one type of resource, in no order. Equal rules can exist twice, with different ids."""
 
-    __slots__ = ("by_principal", "lengths", "literals", "prefixes")
+    __slots__ = ("by_operation", "counts")
 
     def __init__(self) -> None:
-        self.literals: dict[str, _Rules] = {}
-        #: Length -> prefix -> rules.
-        self.prefixes: dict[int, dict[str, _Rules]] = {}
-        #: The lengths of prefixes, longest first.
-        self.lengths: list[int] = []
-        #: Principal -> the ids of its rules.
-        self.by_principal: dict[str, dict[bytes, AclRule]] = {}
+        #: Operation of the rules -> principal -> its rules.
+        self.by_operation: dict[int, dict[str, _Own]] = {}
+        #: The number of rules of each pattern.
+        self.counts: _Names[int] = _Names()
 
-    def add(self, rule_id: bytes, rule: AclRule) -> None:
-        insort(self._patterns(rule).setdefault(rule.resource_name, {}).setdefault(rule.principal, []), rule)
-        self.by_principal.setdefault(rule.principal, {})[rule_id] = rule
+    def add(self, rule: AclRule) -> None:
+        _, name, pattern_type, operation, principal, _, _ = rule
+        counts = self.counts
+        if pattern_type != _PREFIXED:
+            literals = counts.literals
+            literals[name] = literals.get(name, 0) + 1
+        elif name in counts.prefixes:
+            counts.prefixes[name] += 1
+        else:
+            counts.add(rule, 1)
+        by_principal = self.by_operation.get(operation)
+        if by_principal is None:
+            by_principal = self.by_operation[operation] = {}
+        own = by_principal.get(principal, _NO_RULES)
+        if isinstance(own, _ManyRules):
+            own.add(rule)
+        else:
+            by_principal[principal] = (*own, rule) if len(own) < _COMPARED_MAX else _ManyRules((*own, rule))
 
-    def _patterns(self, rule: AclRule) -> dict[str, _Rules]:
-        if rule.pattern_type != AclPattern.PREFIXED:
-            return self.literals
-        length = len(rule.resource_name)
-        found = self.prefixes.get(length)
-        if found is None:
-            found = self.prefixes[length] = {}
-            insort(self.lengths, length, key=lambda each: -each)
-        return found
-
-    def remove(self, rule_id: bytes, rule: AclRule) -> None:
-        patterns = self._patterns(rule)
-        rules = patterns[rule.resource_name]
-        rules[rule.principal].remove(rule)
-        if not rules[rule.principal]:
-            del rules[rule.principal]
-        if not rules:
-            del patterns[rule.resource_name]
-            if not patterns and patterns is not self.literals:
-                del self.prefixes[len(rule.resource_name)]
-                self.lengths.remove(len(rule.resource_name))
-        own = self.by_principal[rule.principal]
-        del own[rule_id]
+    def remove(self, rule: AclRule) -> None:
+        counts = self.counts
+        counted = counts.literals if rule.pattern_type != _PREFIXED else counts.prefixes
+        counted[rule.resource_name] -= 1
+        if not counted[rule.resource_name]:
+            counts.remove(rule)
+        by_principal = self.by_operation[rule.operation]
+        own = by_principal[rule.principal]
+        if isinstance(own, _ManyRules):
+            own.remove(rule)
+        else:
+            place = own.index(rule)
+            own = by_principal[rule.principal] = own[:place] + own[place + 1 :]
         if not own:
-            del self.by_principal[rule.principal]
+            del by_principal[rule.principal]
+            if not by_principal:
+                del self.by_operation[rule.operation]
 
-    def matching(self, name: str) -> list[_Rules]:
-        """Returns the rules that apply to a resource, in the order in which Kafka reads them."""
-        literals, prefixes, size = self.literals, self.prefixes, len(name)
-        found = [literals[name]] if name in literals else []
-        for length in self.lengths:
-            if length <= size:
-                rules = prefixes[length].get(name[:length])
-                if rules is not None:
-                    found.append(rules)
-        if WILDCARD in literals and name != WILDCARD:
-            found.append(literals[WILDCARD])
-        return found
+    def own_rules(self, principal: str, operations: Iterable[int]) -> Iterator[AclRule]:
+        """Yields the rules of this principal and of everybody about operations."""
+        for operation in operations:
+            by_principal = self.by_operation.get(operation, {})
+            for each in {principal: None, EVERYBODY: None}:
+                yield from by_principal.get(each, _NO_RULES)
 
 
 class AclIndex:
@@ -249,41 +350,51 @@ class AclIndex:
     def rules(self) -> Mapping[bytes, AclRule]:
         return self._rules
 
-    def update(self, changes: Iterable[tuple[bytes, AccessControlEntryRecord | None]]) -> None:
+    def update(self, changes: Iterable[tuple[bytes, AclRule | None]]) -> None:
         """Applies the rules that were set or removed (None), by id."""
-        for rule_id, record in changes:
-            before = self._rules.pop(rule_id, None)
-            if before is not None:
-                self._types[before.resource_type].remove(rule_id, before)
-            if record is not None:
-                rule = self._rules[rule_id] = AclRule.of(record)
-                of_type = self._types.get(rule.resource_type)
-                if of_type is None:
-                    of_type = self._types[rule.resource_type] = _OfType()
-                of_type.add(rule_id, rule)
+        rules, types = self._rules, self._types
+        for rule_id, rule in changes:
             self.version += 1
+            if rule_id in rules:
+                before = rules.pop(rule_id)
+                types[before.resource_type].remove(before)
+            if rule is not None:
+                rules[rule_id] = rule
+                of_type = types.get(rule.resource_type)
+                if of_type is None:
+                    of_type = types[rule.resource_type] = _OfType()
+                of_type.add(rule)
 
     def decide(self, principal: str, host: str, operation: AclOperation, resource: AclResource, name: str) -> Decision:
         """Decides by the rules alone. `host` is a numeric address."""
         of_type = self._types.get(resource)
         if of_type is None:
             return _NO_RULE
-        matching = of_type.matching(name)
-        if not matching:
-            return _NO_RULE
-        allowing, denying = _ALLOWING[operation], _DENYING[operation]
-        allowed: AclRule | None = None
-        for rules in matching:
-            for rule in _about(rules, principal):
-                _, _, _, allows, _, only_host, permission = rule
-                if only_host not in (WILDCARD, host):
+        denying = _DENYING[operation]
+        found: AclRule | None = None
+        for operates in _ALLOWING[operation]:
+            by_principal = of_type.by_operation.get(operates)
+            if by_principal is None:
+                continue
+            own = by_principal.get(principal, _NO_RULES)
+            rules = own if isinstance(own, tuple) else own.about(name)
+            if EVERYBODY in by_principal and principal != EVERYBODY:
+                own = by_principal[EVERYBODY]
+                rules += own if isinstance(own, tuple) else own.about(name)
+            for rule in rules:
+                _, pattern, pattern_type, _, _, only_host, permission = rule
+                if pattern_type == _PREFIXED:
+                    if not name.startswith(pattern):
+                        continue
+                elif pattern != name and pattern != WILDCARD:
                     continue
-                if permission == _ALLOW:
-                    if allows in allowing:
-                        allowed = rule
-                elif allows in denying:
-                    return Decision(False, rule, True)
-        return _NO_MATCH if allowed is None else Decision(True, allowed, True)
+                if only_host != WILDCARD and only_host != host:
+                    continue
+                if permission == _ALLOW or operates in denying:
+                    found = rule if found is None else _deciding(found, rule, name)
+        if found is not None:
+            return tuple.__new__(Decision, (found[6] == _ALLOW, found, True))
+        return _NO_MATCH if of_type.counts.has(name) else _NO_RULE
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, resource: AclResource) -> bool:
         """Returns whether there is a name, known or not, for which the rules allow this (authorizeByResourceType). The
@@ -292,11 +403,12 @@ class AclIndex:
             return True
         allowed: list[tuple[bool, str]] = []
         denied: set[tuple[bool, str]] = set()
-        for rule in self._own_rules(principal, resource):
-            if rule.host not in (WILDCARD, host) or rule.operation not in _DENYING[operation]:
+        of_type = self._types.get(resource)
+        for rule in () if of_type is None else of_type.own_rules(principal, _DENYING[operation]):
+            if rule.host not in (WILDCARD, host):
                 continue
-            pattern = (rule.pattern_type == AclPattern.PREFIXED, rule.resource_name)
-            if rule.permission == AclPermission.ALLOW:
+            pattern = (rule.pattern_type == _PREFIXED, rule.resource_name)
+            if rule.permission == _ALLOW:
                 allowed.append(pattern)
             elif pattern == (False, WILDCARD):
                 return False
@@ -304,20 +416,24 @@ class AclIndex:
                 denied.add(pattern)
         return any(pattern == (False, WILDCARD) or not _is_dominated(pattern, denied) for pattern in allowed)
 
-    def _own_rules(self, principal: str, resource: AclResource) -> Iterator[AclRule]:
-        of_type = self._types.get(resource)
-        if of_type is not None:
-            for each in {principal: None, EVERYBODY: None}:
-                yield from of_type.by_principal.get(each, {}).values()
+
+def _deciding(one: AclRule, other: AclRule, name: str) -> AclRule:
+    """Returns the rule of two that decides about a resource: one that denies, the first of those; otherwise the last
+    that allows.
+    """
+    if one.permission != other.permission:
+        return other if one.permission == _ALLOW else one
+    is_first = _place(one, name) < _place(other, name)
+    return other if is_first == (one.permission == _ALLOW) else one
 
 
-def _about(rules: _Rules, principal: str) -> list[AclRule]:
-    """Returns the rules of a pattern that apply to this principal or to everybody, in order."""
-    own = rules.get(principal)
-    if EVERYBODY not in rules:
-        return own or _NO_RULES
-    all_of_them = rules[EVERYBODY]
-    return all_of_them if own is None or own is all_of_them else sorted(own + all_of_them)
+def _place(rule: AclRule, name: str) -> tuple[int, int, AclRule]:
+    """Returns the place of a rule in the order in which Kafka reads those of a resource: the literal name, prefixes,
+    the longest first, and "*".
+    """
+    if rule.pattern_type == _PREFIXED:
+        return 1, -len(rule.resource_name), rule
+    return 0 if rule.resource_name == name else 2, 0, rule
 
 
 def _is_dominated(pattern: tuple[bool, str], denied: set[tuple[bool, str]]) -> bool:

@@ -13,12 +13,13 @@ sorted first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from immutables import Map
 
+from barnabas.metadata.acls import AclRule
 from barnabas.metadata.registrations import BrokerImage, Brokers, ClusterDelta, ControllerImage, Controllers
 from barnabas.metadata.security import QuotaEntity, SecurityImage, changed_acls, quota_entity
 from barnabas.metadata.topic_names import TopicNames
@@ -122,11 +123,11 @@ class MetadataDelta:
     """The changes of the metadata since `image`, as far as records were applied."""
 
     __slots__ = (
-        "_acl_changes",
+        "_acls",
+        "_next_acls",
         "_next_producer_id",
         "_security",
         "_zk_migration_state",
-        "changed_acls",
         "changed_configs",
         "changed_credentials",
         "changed_features",
@@ -152,14 +153,14 @@ class MetadataDelta:
         #: Entity -> key -> new quota, None where the quota was removed.
         self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
         self._security = image.security
-        #: The changes of ACLs that `_security` does not have yet, in order: `security` applies them together.
-        self._acl_changes: list[tuple[bytes, r.AccessControlEntryRecord | None]] = []
+        #: Rule id -> new ACL, None where it was removed: those that `_security` has, and those that it does not have
+        #: yet, because `security` applies many together.
+        self._acls: Mapping[bytes, AclRule | None] = {}
+        self._next_acls: dict[bytes, AclRule | None] = {}
         #: The SCRAM credentials that were set or removed, as (mechanism, user).
         self.changed_credentials: set[tuple[int, str]] = set()
         #: The ids of delegation tokens that were created, changed or removed.
         self.changed_tokens: set[str] = set()
-        #: Rule id -> new ACL, None where it was removed.
-        self.changed_acls: dict[bytes, r.AccessControlEntryRecord | None] = {}
         self._next_producer_id = image.next_producer_id
         self._zk_migration_state = image.zk_migration_state
 
@@ -183,7 +184,7 @@ class MetadataDelta:
         delta.changed_credentials = {
             key for key in {*before_scram, *after_scram} if before_scram.get(key) != after_scram.get(key)
         }
-        delta.changed_acls = changed_acls(old.security, new.security)
+        delta._acls = changed_acls(old.security, new.security)
         before_tokens, after_tokens = old.security.tokens, new.security.tokens
         delta.changed_tokens = {
             token_id
@@ -213,10 +214,16 @@ class MetadataDelta:
     @property
     def security(self) -> SecurityImage:
         """Returns the security part of the next image, as far as records were applied."""
-        if self._acl_changes:
-            self._security = self._security.replay_acls(self._acl_changes)
-            self._acl_changes = []
+        if self._next_acls:
+            applied, self._next_acls = self._next_acls, {}
+            self._security = self._security.replay_acls(applied)
+            self._acls = {**self._acls, **applied} if self._acls else applied
         return self._security
+
+    @property
+    def changed_acls(self) -> Mapping[bytes, AclRule | None]:
+        """Returns the ACLs that were set or removed (None), by id."""
+        return {**self._acls, **self._next_acls} if self._next_acls else self._acls
 
     @property
     def changed_topics(self) -> dict[bytes, TopicDelta]:
@@ -277,16 +284,14 @@ class MetadataDelta:
             self.changed_tokens.add(record.token_id)
 
     def replay_acl(self, record: r.AccessControlEntryRecord) -> None:
-        self.changed_acls[record.id] = record
-        self._acl_changes.append((record.id, record))
+        self._next_acls[record.id] = AclRule.of(record)
 
     def replay_remove_acl(self, record: r.RemoveAccessControlEntryRecord) -> None:
-        changed = self.changed_acls
-        present = changed[record.id] if record.id in changed else self.image.security.acls[record.id]
-        if present is None:
-            raise KeyError(record.id)
-        changed[record.id] = None
-        self._acl_changes.append((record.id, None))
+        rule_id = record.id
+        changed = next((each for each in (self._next_acls, self._acls) if rule_id in each), None)
+        if (self.image.security.acls[rule_id] if changed is None else changed[rule_id]) is None:
+            raise KeyError(rule_id)
+        self._next_acls[rule_id] = None
 
     def replay_quota(self, record: r.ClientQuotaRecord) -> None:
         entity = quota_entity(record)

@@ -1,19 +1,19 @@
 """Credentials, ACLs, tokens and quotas as in the metadata log, kept so that snapshots lose nothing.
 
-The values are the records themselves; a record in an image is never changed.
+The values are the records themselves, and `AclRule` for ACLs; a record in an image is never changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from immutables import Map
 
+from barnabas.common.layered_map import LayeredMap
 from barnabas.metadata.acls import AclRule
 from barnabas.protocol.messages.records_metadata import (
-    AccessControlEntryRecord,
     ClientQuotaRecord,
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
@@ -37,10 +37,9 @@ class SecurityImage:
 
     #: (mechanism, user) -> credential.
     scram: Map[tuple[int, str], UserScramCredentialRecord] = field(default_factory=Map)
-    #: Rule id -> ACL.
-    acls: Map[bytes, AccessControlEntryRecord] = field(default_factory=Map)
-    #: ACL without its id -> rule id.
-    acl_ids: Map[AclRule, bytes] = field(default_factory=Map)
+    #: Rule id -> ACL, and the reverse.
+    acls: LayeredMap[bytes, AclRule] = field(default_factory=LayeredMap)
+    acl_ids: LayeredMap[AclRule, bytes] = field(default_factory=LayeredMap)
     #: Token id -> token.
     tokens: Map[str, DelegationTokenRecord] = field(default_factory=Map)
     quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
@@ -55,24 +54,35 @@ class SecurityImage:
                 changes[each.name] = value
         return replace(later, **changes)
 
+    def settle(self) -> None:
+        """Applies the ACLs that are pending, so that no later turn has to."""
+        self.acls.settle()
+        self.acl_ids.settle()
+
     def replay_scram(self, record: UserScramCredentialRecord) -> SecurityImage:
         return replace(self, scram=self.scram.set((record.mechanism, record.name), record))
 
     def replay_remove_scram(self, record: RemoveUserScramCredentialRecord) -> SecurityImage:
         return replace(self, scram=self.scram.delete((record.mechanism, record.name)))
 
-    def replay_acls(self, changes: Iterable[tuple[bytes, AccessControlEntryRecord | None]]) -> SecurityImage:
-        """Applies the rules that were set or removed (None), by id, in this order."""
-        acls, ids = self.acls.mutate(), self.acl_ids.mutate()
-        for rule_id, record in changes:
-            if record is not None:
-                acls[rule_id] = record
-                ids[AclRule.of(record)] = rule_id
-                continue
-            rule = AclRule.of(acls.pop(rule_id))
-            if ids.get(rule) == rule_id:
-                del ids[rule]
-        return replace(self, acls=acls.finish(), acl_ids=ids.finish())
+    def replay_acls(self, changes: dict[bytes, AclRule | None]) -> SecurityImage:
+        """Applies the rules that were set or removed (None), by id. The caller does not change `changes` any more."""
+        rules, ids = self.acls, self.acl_ids
+        if None not in changes.values():
+            added = cast("dict[bytes, AclRule]", changes)
+            return replace(
+                self, acls=rules.changed(added), acl_ids=ids.changed(dict(zip(added.values(), added, strict=True)))
+            )
+        added = {rule_id: rule for rule_id, rule in changes.items() if rule is not None}
+        removed = {rule_id: rules[rule_id] for rule_id in changes if rule_id not in added and rule_id in rules}
+        return replace(
+            self,
+            acls=rules.changed(added, removed),
+            acl_ids=ids.changed(
+                {rule: rule_id for rule_id, rule in added.items()},
+                {rule for rule_id, rule in removed.items() if ids.get(rule) == rule_id},
+            ),
+        )
 
     def replay_token(self, record: DelegationTokenRecord) -> SecurityImage:
         return replace(self, tokens=self.tokens.set(record.token_id, record))
@@ -112,12 +122,12 @@ def quota_entity(record: ClientQuotaRecord) -> QuotaEntity:
     return tuple(sorted(((part.entity_type, part.entity_name) for part in record.entity), key=_entity_type))
 
 
-def changed_acls(old: SecurityImage, new: SecurityImage) -> dict[bytes, AccessControlEntryRecord | None]:
+def changed_acls(old: SecurityImage, new: SecurityImage) -> Mapping[bytes, AclRule | None]:
     """Returns the ACLs that differ between two images, by id: the new one, or None where it was removed."""
     if not old.acls:
-        return dict(new.acls)
-    changed: dict[bytes, AccessControlEntryRecord | None] = {
-        rule_id: record for rule_id, record in new.acls.items() if old.acls.get(rule_id) != record
+        return new.acls
+    changed: dict[bytes, AclRule | None] = {
+        rule_id: rule for rule_id, rule in new.acls.items() if old.acls.get(rule_id) != rule
     }
     changed.update(dict.fromkeys(rule_id for rule_id in old.acls if rule_id not in new.acls))
     return changed

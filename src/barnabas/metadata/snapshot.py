@@ -33,8 +33,8 @@ def image_records(image: MetadataImage) -> Iterator[tuple[Message, int]]:
     yield from _quota_records(image.security)
     if image.next_producer_id >= 0:
         yield r.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
-    for _, acl in sorted(image.security.acls.items()):
-        yield acl, 0
+    for rule_id, rule in sorted(image.security.acls.items()):
+        yield rule.record(rule_id), 0
     for _, credential in sorted(image.security.scram.items()):
         yield credential, 0
     for _, token in sorted(image.security.tokens.items()):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.protocol.message import Message
@@ -19,6 +20,11 @@ from barnabas.protocol.messages.records_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+)
+
+#: Records that begin or end a metadata transaction.
+_MARKERS: Final[frozenset[type[Message]]] = frozenset(
+    {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
 )
 
 Subscriber = Callable[[MetadataDelta, MetadataImage], None]
@@ -51,8 +57,11 @@ class MetadataLoader:
     ) -> tuple[MetadataDelta, MetadataImage] | None:
         """Applies one batch. Returns the change that it makes visible, or None while a transaction is open."""
         assert base_offset > self._last_offset, f"batch at {base_offset} after offset {self._last_offset}"
-        for record in records:
-            self._take(record)
+        if not _MARKERS.isdisjoint(map(type, records)):
+            for record in records:
+                self._take(record)
+        else:
+            self._take_all(records)
         self._last_offset = base_offset + len(records) - 1
         if self._rollback is not None:
             return None
@@ -81,10 +90,14 @@ class MetadataLoader:
             for earlier in self._taken:
                 self._delta.replay(earlier)
         else:
-            if self._delta is None:
-                self._delta = MetadataDelta(self.image)
+            self._take_all([record])
+
+    def _take_all(self, records: Sequence[Message]) -> None:
+        if self._delta is None:
+            self._delta = MetadataDelta(self.image)
+        for record in records:
             self._delta.replay(record)
-            self._taken.append(record)
+        self._taken += records
 
     def _publish(self, offset: int, epoch: int, timestamp_ms: int) -> tuple[MetadataDelta, MetadataImage]:
         delta = self._delta if self._delta is not None else MetadataDelta(self.image)

@@ -169,6 +169,11 @@ class Gate:
         return self.state is not GateState.OPEN or self.ends_ms is not None
 
     @property
+    def is_open(self) -> bool:
+        """Returns whether the client has logged in."""
+        return self.state is GateState.OPEN
+
+    @property
     def is_renewing(self) -> bool:
         return self.before is not None
 

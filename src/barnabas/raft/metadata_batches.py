@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 from barnabas.common.errors import DecodeError, FatalFault
 from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions
 from barnabas.metadata.features import SUPPORTED_FEATURES
-from barnabas.metadata.frame import decode_record, encode_record
+from barnabas.metadata.frame import decode_into, encode_record
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import BeginTransactionRecord, FeatureLevelRecord
 from barnabas.raft.commits import CommittedBatch
 from barnabas.raft.control import decode_control
 from barnabas.raft.voter_history import VoterHistory
-from barnabas.records.batch import BatchHeader, Record, decode_batch, encode_body
+from barnabas.records.batch import BatchHeader, Record, decode_batch, decode_values, encode_body
 from barnabas.records.header import HEADER_BYTES
 from barnabas.records.record import write_record
 
@@ -36,11 +36,11 @@ def read_batch(header: BatchHeader, view: memoryview, history: VoterHistory) -> 
     Raises DecodeError, RecordsRejected or FatalFault.
     """
     records: list[Message] = []
-    for record in decode_batch(view):
-        if header.is_control:
+    if header.is_control:
+        for record in decode_batch(view):
             history.note(record.offset, decode_control(record.key, record.value))
-        else:
-            records.append(_decode(record))
+    else:
+        records = _decoded(header.base_offset, decode_values(view))
     return CommittedBatch(
         header.base_offset,
         header.last_offset,
@@ -51,15 +51,21 @@ def read_batch(header: BatchHeader, view: memoryview, history: VoterHistory) -> 
     )
 
 
-def _decode(record: Record) -> Message:
+def _decoded(base_offset: int, values: Sequence[bytes | None]) -> list[Message]:
+    records: list[Message] = []
     try:
-        if record.value is None:
-            raise DecodeError("a metadata record without a value")
-        message = decode_record(record.value)[0]
+        decode_into(records, values)
     except DecodeError as error:
-        raise DecodeError(f"the record at offset {record.offset}: {error}") from error
-    check_metadata_version(message)
-    return message
+        _check_all(records)  # A newer metadata.version explains a record that this release does not know.
+        raise DecodeError(f"the record at offset {base_offset + len(records)}: {error}") from error
+    _check_all(records)
+    return records
+
+
+def _check_all(records: Sequence[Message]) -> None:
+    for record in records:
+        if type(record) is FeatureLevelRecord:
+            check_metadata_version(record)
 
 
 def check_metadata_version(record: Message) -> None:

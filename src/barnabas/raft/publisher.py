@@ -65,6 +65,7 @@ class MetadataPublisher:
         if not self._caught_up:
             self._caught_up = True
             image = self._loader.image
+            image.security.settle()
             self._store.publish(MetadataDelta.between(self._store.image, image), image)
         changes, self._changes = self._changes, []
         for delta, image in changes:

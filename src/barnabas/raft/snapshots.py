@@ -30,7 +30,7 @@ from barnabas.protocol.messages.records_raft import (
 )
 from barnabas.raft.control import decode_control, encode_control
 from barnabas.raft.voters import VoterSet, voters_from_record
-from barnabas.records.batch import Record, decode_batch, encode_batch, has_valid_crc, iter_headers
+from barnabas.records.batch import Record, decode_batch, decode_values, encode_batch, has_valid_crc, iter_headers
 from barnabas.storage.checkpoints import write_atomically
 
 _SUFFIX: Final = ".checkpoint"
@@ -133,12 +133,13 @@ def _decode_batches(data: Buffer) -> Snapshot:
             raise DecodeError("bytes after the snapshot's footer", position)
         if not has_valid_crc(view, position, header):
             raise DecodeError("a batch of the snapshot does not match its checksum", position)
-        for record in decode_batch(view, position):
-            if not header.is_control:
-                if record.value is None:
+        if not header.is_control:
+            for value in decode_values(view, position):
+                if value is None:
                     raise DecodeError("a metadata record without a value", position)
-                snapshot.records.append(decode_record(record.value))
-                continue
+                snapshot.records.append(decode_record(value))
+            continue
+        for record in decode_batch(view, position):
             message = decode_control(record.key, record.value)
             if isinstance(message, SnapshotHeaderRecord):
                 snapshot.last_contained_log_timestamp_ms = message.last_contained_log_timestamp

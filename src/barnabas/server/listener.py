@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from sys import intern
 from time import perf_counter_ns
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -147,7 +148,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             if self._send_buffer_bytes >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         peer = transport.get_extra_info("peername")
-        host = f"/{peer[0]}" if peer else "/unknown"
+        host = intern(f"/{peer[0]}") if peer else "/unknown"  # Many connections come from the same host.
         connection = self._dispatcher.connect(self, host, self._listener, f"{host}:{peer[1]}" if peer else host)
         self._connection = connection
         self._open.add(self)

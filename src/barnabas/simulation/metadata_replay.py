@@ -155,7 +155,7 @@ def state_of(image: MetadataImage) -> State:
         found["scram", mechanism, name] = _fields(record, "name mechanism salt stored_key server_key iterations")
     for acl_id, acl in security.acls.items():
         names = "id resource_type resource_name pattern_type principal host operation permission_type"
-        found["acl", acl_id] = _fields(acl, names)
+        found["acl", acl_id] = _fields(acl.record(acl_id), names)
     for entity, rates in security.quotas.items():
         found.update({("quota", entity, key): rate for key, rate in rates.items()})
     for token_id, token in security.tokens.items():

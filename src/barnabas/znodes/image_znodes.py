@@ -156,7 +156,7 @@ def acl_znodes(security: SecurityImage) -> Iterator[Content]:
     by_pattern: dict[ResourcePattern, list[AclEntry]] = {}
     for acl in security.acls.values():
         pattern = ResourcePattern(acl.resource_type, acl.resource_name, acl.pattern_type)
-        entry = AclEntry(acl.principal, acl.permission_type, acl.operation, acl.host)
+        entry = AclEntry(acl.principal, acl.permission, acl.operation, acl.host)
         by_pattern.setdefault(pattern, []).append(entry)
     for pattern, entries in sorted(by_pattern.items()):
         yield acl_path(pattern), encode_acls(sorted(set(entries)))

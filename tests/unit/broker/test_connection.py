@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -344,3 +345,28 @@ def test_a_turn_that_ends_does_not_stop_the_socket(wired: WiredBroker) -> None:
     wired.host.time.run_for(0)
     assert correlation_ids(link.take()) == list(range(count + 1))
     assert link.pauses == 0
+
+
+def test_an_idle_connection_takes_little_memory(wired: WiredBroker) -> None:
+    """An empty deque for the requests in flight was more than half of it."""
+    dispatcher = wired.broker.dispatcher("PLAINTEXT")
+    link = MemoryLink()
+
+    def connect() -> Connection:
+        made = dispatcher.connect(link, "/127.0.0.1", "PLAINTEXT", "/127.0.0.1:50000")
+        frame = frame_of(ApiVersionsRequest(), 0, 1)
+        made.get_buffer()[: len(frame)] = frame
+        made.received(len(frame))
+        return made
+
+    connect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        connections = [connect() for _ in range(200)]
+        link.take()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(connections) == 200
+    assert taken / 200 < 800

@@ -40,5 +40,4 @@ def test_a_journal_without_the_rule_has_no_answer() -> None:
 def test_a_rule_of_the_metadata_has_the_fields_of_its_event() -> None:
     secured = SecuredBroker()
     secured.add_rule(AclOperation.READ, AclResource.TOPIC, "ord", pattern=AclPattern.PREFIXED)
-    (record,) = secured.broker.metadata.image.security.acls.values()
-    assert AclRule.of(record) == RULE
+    assert list(secured.broker.metadata.image.security.acls.values()) == [RULE]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.broker.recently_fenced import RecentlyFenced
 from barnabas.broker.requests.log_in_counts import LogInCounts
+from barnabas.broker.requests.log_in_turns import LogInTurns
 from barnabas.broker.requests.request_context import RequestContext as RequestContext
 from barnabas.broker.requests.request_counts import RequestCounts
 from barnabas.broker.requests.steps import Steps
@@ -119,10 +120,12 @@ class Services:
     #: The queue of long work.
     steps: Steps = field(init=False)
     turn_output: TurnOutput = field(init=False)
+    log_in_turns: LogInTurns = field(init=False)
 
     def __post_init__(self) -> None:
         self.steps = Steps(self.host.timers, self.host.clock)
         self.turn_output = TurnOutput()
+        self.log_in_turns = LogInTurns(self.host.timers.call_soon)
         self.memory.count_bytes_of(lambda: self.steps.held_bytes)
 
     @property

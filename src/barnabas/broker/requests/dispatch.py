@@ -97,6 +97,9 @@ class Dispatcher:
             made.frames.limit_frames(self._log_in.receive_bytes_max)
         return made
 
+    def admit_log_in(self, connection: Connection) -> bool:
+        return self.services.log_in_turns.admit(connection)
+
     def begin_turn(self) -> None:
         self._turn_ms = 0
 

@@ -8,7 +8,6 @@ closed.
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Protocol
 
@@ -102,7 +101,7 @@ class RequestConnection(Protocol):
     is_closed: bool
     muting: Muting | None
     #: The unanswered requests, oldest first.
-    in_flight: deque[InFlight]
+    in_flight: list[InFlight]
 
     @property
     def log(self) -> ConnectionLog: ...

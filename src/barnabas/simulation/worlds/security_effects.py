@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.types import TopicPartition
-from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource, AclRule
+from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.records_metadata import TopicRecord
 from barnabas.replication.partition import Role
@@ -63,20 +63,20 @@ def may(
     """Returns whether the rules of an image allow this. Every rule is read."""
     allowing = (operation, AclOperation.ALL, *_IMPLIES.get(operation, ()))
     allowed = False
-    for record in image.security.acls.values():
-        if record.resource_type != resource or record.principal not in (principal, "User:*"):
+    for rule in image.security.acls.values():
+        if rule.resource_type != resource or rule.principal not in (principal, "User:*"):
             continue
-        if record.host not in ("*", host):
+        if rule.host not in ("*", host):
             continue
-        if record.pattern_type == AclPattern.PREFIXED:
-            if not name.startswith(record.resource_name):
+        if rule.pattern_type == AclPattern.PREFIXED:
+            if not name.startswith(rule.resource_name):
                 continue
-        elif record.resource_name not in ("*", name):
+        elif rule.resource_name not in ("*", name):
             continue
-        if record.permission_type == AclPermission.DENY:
-            if record.operation in (operation, AclOperation.ALL):
+        if rule.permission == AclPermission.DENY:
+            if rule.operation in (operation, AclOperation.ALL):
                 return False
-        elif record.operation in allowing:
+        elif rule.operation in allowing:
             allowed = True
     return allowed
 
@@ -171,7 +171,7 @@ class Effects(Observer):
         authorizer = broker.authorizer
         assert authorizer is not None, "each node has an authorizer"
         own = dict(authorizer.index.rules)
-        if own != {rule_id: AclRule.of(record) for rule_id, record in image.security.acls.items()}:
+        if own != dict(image.security.acls.items()):
             raise Violation(f"the authorizer of {name} has other rules than its metadata")
 
     def _check_logs(self, name: str, view: _View, image: MetadataImage) -> None:
