@@ -60,7 +60,8 @@ class IdentityProvider(ThreadingHTTPServer):
     def token(self, name: str, **changes: Any) -> str:
         """Returns a new token. A change to None removes a claim."""
         now_s = int(time.time())
-        found = {"sub": name, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s, "exp": now_s + self.lifetime_s, **changes}
+        found = {"sub": name, "client_id": name, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s}
+        found |= {"exp": now_s + self.lifetime_s, **changes}
         return signed({claim: value for claim, value in found.items() if value is not None}, "RS256", self.private)
 
     def subject(self, assertion: str) -> str | None:
