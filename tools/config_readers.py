@@ -37,6 +37,7 @@ DEFINITIONS: Final = frozenset(
     {
         "checkpoints.py",
         "config_docs.py",
+        "oauth_config_docs.py",
         "config_table.py",
         "config_keys.py",
         "config_changes.py",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the programs outside Python that the system tests drive: kcat, Java with Maven, Go, Node.js, a C++ compiler, a
-# Kerberos server and Chromium.
+# Installs the programs outside Python that the system tests drive: kcat, Java with Maven, Go, Node.js, a C++ compiler with
+# OpenSSL and curl, a Kerberos server and Chromium.
 # Programs that are installed already are skipped; on a system without apt-get it only prints what is missing.
 set -eu
 
@@ -19,6 +19,8 @@ need node nodejs
 need npm npm
 need g++ build-essential
 [ -e /usr/include/openssl/ssl.h ] || packages="$packages libssl-dev"
+[ -e /usr/include/curl/curl.h ] || [ -e "/usr/include/$(uname -m)-linux-gnu/curl/curl.h" ] ||
+    packages="$packages libcurl4-openssl-dev"
 command -v google-chrome >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || need chromium chromium
 PATH="$PATH:/usr/sbin"
 need krb5kdc krb5-kdc krb5-user libsasl2-modules-gssapi-mit

@@ -2,6 +2,7 @@
 
     python -m tests.clients.checkout_suites aiokafka DIRECTORY               tests/test_sasl.py and the test of TLS
     python -m tests.clients.checkout_suites confluent-kafka-python DIRECTORY authorized operations and SCRAM users
+    python -m tests.clients.checkout_suites kafkajs DIRECTORY                all that need brokers (tag v2.2.4)
 
 The modules in `stand_ins` are first on the path: their containers and clusters are brokers of ours. A checkout must be
 of a version near the installed client's, since the installed client is what is tested. What confluent's tests import in
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.clients import kafkajs_suite
 from tests.clients.foreign_suites import Results, junit_cases
 
 HERE: Final = Path(__file__).resolve().parent
@@ -68,10 +70,11 @@ def run(name: str, checkout: Path) -> Results:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 2 or arguments[0] not in SUITES:
+    if len(arguments) != 2 or arguments[0] not in (*SUITES, "kafkajs"):
         print(__doc__, file=sys.stderr)
         return 2
-    results = run(arguments[0], Path(arguments[1]).resolve())
+    name, checkout = arguments[0], Path(arguments[1]).resolve()
+    results = kafkajs_suite.run(checkout) if name == "kafkajs" else run(name, checkout)
     for test, result in sorted(results.items()):
         print(result.outcome, test, result.detail)
     return 0 if results and all(result.outcome != "failed" for result in results.values()) else 1

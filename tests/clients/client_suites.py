@@ -29,6 +29,7 @@ FRANZ_GO: Final = "github.com/twmb/franz-go@v1.22.2"
 KAFKA_PYTHON: Final = "kafka-python==3.0.12"
 #: The npm package that contains librdkafka 2.15.1 with its tests.
 LIBRDKAFKA: Final = "@confluentinc/kafka-javascript@1.10.1"
+LIBRDKAFKA_OPTIONS: Final = ("--disable-gssapi", "--enable-curl")
 #: The version of Kafka as which the suites should treat us.
 VERSION: Final = "4.1.0"
 
@@ -207,8 +208,8 @@ def _librdkafka_tests() -> Path:
         sources = target / "librdkafka"
         for path in (sources / "configure", sources / "lds-gen.py", *(sources / "mklove").iterdir()):
             path.chmod(0o755)
-        run_or_raise(["./configure", "--disable-gssapi", "--disable-curl"], sources)
+        run_or_raise(["./configure", *LIBRDKAFKA_OPTIONS], sources)
         run_or_raise(["make", "libs"], sources)
         run_or_raise(["make", "-C", "tests", "test-runner"], sources)
 
-    return cached("librdkafka", LIBRDKAFKA.encode(), build) / "librdkafka"
+    return cached("librdkafka", " ".join([LIBRDKAFKA, *LIBRDKAFKA_OPTIONS]).encode(), build) / "librdkafka"

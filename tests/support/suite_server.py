@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from tests.clients.servers import BarnabasServer
+from tests.support.identity_provider import IdentityProvider
 from tests.support.tls_stores import Stores
+from tests.support.tokens import AUDIENCE, ISSUER
 
 import kafka_jars
 from barnabas.testing import Cluster
@@ -55,8 +57,8 @@ class SuiteServer:
             "allow.everyone.if.no.acl.found": "true",
             "num.partitions": "4",
             **self.stores.settings("PEM", "broker"),
-            **_entries("sasl_plaintext"),
-            **_entries("sasl_ssl"),
+            **entries("sasl_plaintext"),
+            **entries("sasl_ssl"),
             **(properties or {}),
         }
         self.server = BarnabasServer(folder / "server", port=self.plain_port, properties=chosen)
@@ -71,7 +73,7 @@ class SuiteServer:
             "sasl.username": ADMIN,
             "sasl.password": PASSWORD,
         }
-        _add_user(settings, ADMIN)
+        add_user(settings, ADMIN)
         return self
 
     def tls_settings(self) -> dict[str, str]:
@@ -95,7 +97,7 @@ class SuiteCluster:
         chosen = {"allow.everyone.if.no.acl.found": "true", "num.partitions": "4", **(properties or {})}
         self.cluster = Cluster(folder, brokers=3, secure=True, properties=chosen).start()
         settings: dict[str, Any] = {"bootstrap.servers": self.cluster.bootstrap, **self.cluster.client_settings}
-        _add_user(settings, USER)
+        add_user(settings, USER)
         self.settings: dict[str, str] = {
             **settings,
             "sasl.mechanism": "SCRAM-SHA-256",
@@ -107,7 +109,53 @@ class SuiteCluster:
         self.cluster.close()
 
 
-def _add_user(settings: dict[str, Any], name: str) -> None:
+class TokenCluster(SuiteCluster):
+    """A `SuiteCluster` whose clients log in by tokens of a provider as well."""
+
+    def __init__(self, folder: Path, provider: IdentityProvider) -> None:
+        self._provider = provider
+        super().__init__(
+            folder,
+            {
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
+                "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
+                    f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+                ),
+                "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+                "sasl.oauthbearer.expected.audience": AUDIENCE,
+                "sasl.oauthbearer.expected.issuer": ISSUER,
+                "barnabas.sasl.oauthbearer.allowed.urls": provider.keys_url,
+            },
+        )
+
+    def oidc_settings(self, client: str, secret: str) -> dict[str, str]:
+        """Returns the settings of librdkafka for a client of the provider."""
+        kept = ("bootstrap.servers", "security.protocol", "ssl.ca.location")
+        return {
+            **{key: self.settings[key] for key in kept},
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "OIDC",
+            "sasl.oauthbearer.client.id": client,
+            "sasl.oauthbearer.client.secret": secret,
+            "sasl.oauthbearer.token.endpoint.url": self._provider.token_url,
+        }
+
+    def variables(self, folder: Path) -> dict[str, str]:
+        """Returns the variables of test 0126 of librdkafka, and writes the private keys that they name."""
+        key, encrypted = folder / "asserting.pem", folder / "asserting-encrypted.pem"
+        key.write_bytes(self._provider.asserting.as_pem(private=True))
+        encrypted.write_bytes(self._provider.asserting.as_pem(private=True, password=PASSWORD))
+        return {
+            "VALID_OIDC_URL": self._provider.token_url,
+            "INVALID_OIDC_URL": self._provider.url("malformed"),
+            "EXPIRED_TOKEN_OIDC_URL": self._provider.url("expired"),
+            "OAUTHBEARER_CLIENT_PRIVATE_KEY": str(key),
+            "OAUTHBEARER_CLIENT_PRIVATE_KEY_ENCRYPTED": str(encrypted),
+            "OAUTHBEARER_CLIENT_PRIVATE_KEY_PASSWORD": PASSWORD,
+        }
+
+
+def add_user(settings: dict[str, Any], name: str) -> None:
     """Creates a user of SCRAM, by requests of a client with these settings."""
     admin = AdminClient(settings)
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
@@ -116,7 +164,7 @@ def _add_user(settings: dict[str, Any], name: str) -> None:
             done.result(30)
 
 
-def _entries(listener: str) -> dict[str, str]:
+def entries(listener: str) -> dict[str, str]:
     """Returns the JAAS entries of a listener."""
     scram = f"{_MODULES}.scram.ScramLoginModule required;"
     plain = f'{_MODULES}.plain.PlainLoginModule required user_{ADMIN}="{PASSWORD}";'

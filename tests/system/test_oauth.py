@@ -16,7 +16,7 @@ from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.servers import BarnabasServer
-from tests.support.identity_provider import IdentityProvider
+from tests.support.identity_provider import JWT_BEARER, IdentityProvider
 from tests.support.log_in import authenticate, handshake
 from tests.support.process_nodes import Nodes, until
 from tests.support.tokens import AUDIENCE, ISSUER, claims, first_message, key, signed, unsecured
@@ -30,7 +30,8 @@ from barnabas.protocol.sasl.logins import Login
 
 #: Tokens end soon, so that sessions are renewed within a test.
 LIFETIME_S: Final = 10
-MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
+MODULE: Final = f"{_PACKAGE}.OAuthBearerLoginModule required"
 CLIENTS: Final = {"node": "node-marker-Secret", "alice": "alice-marker-Secret"}
 
 
@@ -230,6 +231,82 @@ def test_javas_client_asks_the_provider(cluster: Secured, tmp_path: Path, monkey
     file.write_text(refused)
     told = kafka_jars.run_tool(f"{tools}.TopicCommand", *where[:2], "--list", "--command-config", str(file))
     assert told.returncode != 0
+
+
+def test_nodes_log_in_by_assertions_of_their_private_key(tmp_path: Path) -> None:
+    """KIP-1139, at the brokers' side."""
+    provider = IdentityProvider({})
+    key_file, template = tmp_path / "key.pem", tmp_path / "template.json"
+    key_file.write_bytes(provider.asserting.as_pem(private=True))
+    template.write_text('{"payload": {"sub": "node"}}')
+    properties = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+        "listener.name.plaintext.oauthbearer.sasl.jaas.config": f"{MODULE};",
+        "listener.name.controller.oauthbearer.sasl.jaas.config": f"{MODULE};",
+        "sasl.oauthbearer.jwt.retriever.class": f"{_PACKAGE}.JwtBearerJwtRetriever",
+        "sasl.oauthbearer.assertion.private.key.file": str(key_file),
+        "sasl.oauthbearer.assertion.template.file": str(template),
+        "sasl.oauthbearer.assertion.claim.iss": "cluster",
+        "sasl.oauthbearer.assertion.claim.jti.include": "true",
+        "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+        "sasl.oauthbearer.token.endpoint.url": provider.token_url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "barnabas.sasl.oauthbearer.allowed.urls": f"{provider.keys_url},{provider.token_url}",
+        "barnabas.sasl.oauthbearer.allowed.files": f"{key_file},{template}",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:node",
+    }
+    nodes = Nodes(tmp_path, {1: "broker,controller", 2: "broker,controller"}, properties=properties)
+    try:
+        nodes.start()
+        admin = AdminClient({"bootstrap.servers": nodes.bootstrap, **_by_assertion(provider, key_file)})
+        admin.create_topics([NewTopic("t", 1, 2)])["t"].result(30)
+        assert {claims["iss"] for claims in provider.assertions if "iss" in claims} == {"cluster"}
+        identities = [claims["jti"] for claims in provider.assertions if claims.get("iss") == "cluster"]
+        assert len(identities) == len(set(identities)) >= 4, "one for each of two listeners, of two nodes"
+    finally:
+        nodes.close()
+        provider.close()
+
+
+def _by_assertion(provider: IdentityProvider, key_file: Path) -> dict[str, Any]:
+    """Returns the settings of a client of librdkafka that asks for a token by an assertion, as the user `node`."""
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.grant.type": JWT_BEARER,
+        "sasl.oauthbearer.assertion.private.key.file": str(key_file),
+        "sasl.oauthbearer.assertion.claim.sub": "node",
+        "sasl.oauthbearer.token.endpoint.url": provider.token_url,
+    }
+
+
+@pytest.mark.full
+def test_javas_client_asks_by_an_assertion(cluster: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = cluster.provider
+    key_file, file = tmp_path / "key.pem", tmp_path / "client.properties"
+    key_file.write_bytes(provider.asserting.as_pem(private=True))
+    allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{allowed}.urls={provider.token_url} {allowed}.files={key_file}")
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.login.callback.handler.class={_PACKAGE}.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.jwt.retriever.class={_PACKAGE}.JwtBearerJwtRetriever\n"
+        f"sasl.oauthbearer.token.endpoint.url={provider.token_url}\n"
+        f"sasl.oauthbearer.assertion.private.key.file={key_file}\n"
+        "sasl.oauthbearer.assertion.claim.sub=alice\n"
+        f"sasl.jaas.config={MODULE};\n"
+    )
+    where = ("--bootstrap-server", cluster.nodes.bootstrap, "--command-config", str(file))
+    done = kafka_jars.run_tool("org.apache.kafka.tools.TopicCommand", *where, "--create", "--topic", "by-assertion")
+    assert done.returncode == 0, done.stderr
+    assert "alice" in {claims["sub"] for claims in provider.assertions}
 
 
 def _unsecured_listener(module: str) -> dict[str, str]:

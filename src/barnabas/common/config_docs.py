@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.common import oauth_config_docs
+
 HEEDED: Final[dict[str, str]] = {
     "add.partitions.to.txn.retry.backoff.max.ms": "How long a partition leader keeps retrying to add a partition to a "
     "transaction while the coordinator is completing the producer's previous transaction, in milliseconds.",
@@ -297,35 +299,7 @@ HEEDED: Final[dict[str, str]] = {
     "endpoint after failures, in milliseconds.",
     "sasl.login.retry.backoff.ms": "How long this node waits after the first failed request to the token endpoint, "
     "in milliseconds; each further failure doubles the time.",
-    "sasl.oauthbearer.client.credentials.client.id": "The client id with which this node requests its token from "
-    "the token endpoint. If not set, clientId of the JAAS entry is used.",
-    "sasl.oauthbearer.client.credentials.client.secret": "The client secret with which this node requests its token "
-    "from the token endpoint. If not set, clientSecret of the JAAS entry is used.",
-    "sasl.oauthbearer.clock.skew.seconds": "How far the clocks of the issuer of a token and of this node can differ, "
-    "in seconds.",
-    "sasl.oauthbearer.expected.audience": "The allowed audiences (claim aud), separated by commas: a token must "
-    "name one of them. If not set, a token must not name any.",
-    "sasl.oauthbearer.expected.issuer": "The issuer (claim iss) that a token must name. If not set, any issuer is "
-    "accepted.",
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often the node fetches the key set "
-    "(sasl.oauthbearer.jwks.endpoint.url), in milliseconds.",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "The longest time that the node waits between two "
-    "requests for the key set after failures, in milliseconds.",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long the node waits after the first failed request for "
-    "the key set, in milliseconds; each further failure doubles the time.",
-    "sasl.oauthbearer.jwks.endpoint.url": "The URL (http, https or file) of the key set (JWKS) with which tokens of "
-    "OAUTHBEARER are validated. It must be in barnabas.sasl.oauthbearer.allowed.urls.",
-    "sasl.oauthbearer.jwt.retriever.class": "The class that gets the tokens of this node. Kafka's three retrievers "
-    "for client credentials and files can be named; the token endpoint's URL decides which of them is used.",
-    "sasl.oauthbearer.jwt.validator.class": "The class that validates tokens. DefaultJwtValidator and "
-    "BrokerJwtValidator can be named; both mean that the broker validates them.",
-    "sasl.oauthbearer.scope": "The scope that this node requests from the token endpoint. If not set, scope of the "
-    "JAAS entry is used.",
-    "sasl.oauthbearer.scope.claim.name": "The claim that contains the scope of a token.",
-    "sasl.oauthbearer.sub.claim.name": "The claim that contains the name of the user.",
-    "sasl.oauthbearer.token.endpoint.url": "Where this node gets the tokens with which it logs in to other nodes: "
-    "the http or https URL of a token endpoint, or the file URL of a token. It must be in "
-    "barnabas.sasl.oauthbearer.allowed.urls.",
+    **oauth_config_docs.HEEDED,
     "sasl.server.max.receive.size": "The maximum size of a request before the client is authenticated, in bytes.",
     "socket.listen.backlog.size": "The length of the queue of connections that wait to be accepted. If the key is not "
     "set, the length here is 1,024 instead of 50.",
@@ -396,6 +370,8 @@ OWN: Final[dict[str, str]] = {
     "barnabas.jaas.config.file": "A JAAS file, like that of Java's system property "
     "java.security.auth.login.config. Its section listener.KafkaServer (the listener's name in lower case), or else "
     "KafkaServer, contains the entries of a listener without sasl.jaas.config.",
+    "barnabas.sasl.oauthbearer.allowed.files": "The files that sasl.oauthbearer.assertion.* keys can name, separated "
+    "by commas, like Java's system property org.apache.kafka.sasl.oauthbearer.allowed.files.",
     "barnabas.sasl.oauthbearer.allowed.urls": "The URLs that sasl.oauthbearer.* keys can contain, separated by "
     "commas, like Java's system property org.apache.kafka.sasl.oauthbearer.allowed.urls.",
     "barnabas.leader.election.strategy": "Which of the replicas that can lead without a loss becomes the leader: "
@@ -492,7 +468,6 @@ _REASONS_BY_PREFIX: Final = (
     ),
     (("transaction.two.phase.commit.",), _NO_TWO_PHASES),
     (("transaction.state.log.load.buffer.size",), _OWN_SLICES),
-    (("sasl.oauthbearer.assertion.",), "has no effect: tokens by client assertions are not supported"),
     (("sasl.kerberos.",), _OWN_TICKETS),
     (("sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
     (("password.encoder.",), _NO_SECURITY),

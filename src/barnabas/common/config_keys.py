@@ -275,6 +275,7 @@ BROKER_KEYS = _keys(config_table.BROKER)
 OWN_KEYS = _keys(
     (
         ("barnabas.jaas.config.file", "string", "", None, "medium", False, READ_ONLY),
+        ("barnabas.sasl.oauthbearer.allowed.files", "list", "", None, "medium", False, READ_ONLY),
         ("barnabas.sasl.oauthbearer.allowed.urls", "list", "", None, "medium", False, READ_ONLY),
         ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
         ("barnabas.leader.election.strategy", "string", "assignment", None, "medium", False, READ_ONLY),

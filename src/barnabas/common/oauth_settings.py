@@ -3,7 +3,9 @@
     sasl.oauthbearer.jwks.endpoint.url       the keys that sign tokens: http, https or file; further keys set its times
     sasl.oauthbearer.expected.audience, .expected.issuer, .clock.skew.seconds, .scope.claim.name, .sub.claim.name
     sasl.oauthbearer.token.endpoint.url      where this node gets its own tokens: http, https or file
-    barnabas.sasl.oauthbearer.allowed.urls   the only URLs that the keys above can have
+    sasl.oauthbearer.client.credentials.*    how it asks the endpoint: by a secret, or
+    sasl.oauthbearer.assertion.*             by an assertion (RFC 7523), from a file or signed by a private key
+    barnabas.sasl.oauthbearer.allowed.urls, .allowed.files   the only URLs and files that the keys above can have
 
 Each key can have the prefix `listener.name.<listener>.` or `listener.name.<listener>.oauthbearer.`; the longest counts.
 Without a key set a listener serves only if its JAAS entry has an option for unsecured tokens.
@@ -22,7 +24,17 @@ from barnabas.common.jaas import JaasEntry
 MECHANISM: Final = "OAUTHBEARER"
 _KEY_SET: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _TOKENS: Final = "sasl.oauthbearer.token.endpoint.url"
+_ASSERTION_FILE: Final = "sasl.oauthbearer.assertion.file"
+_PRIVATE_KEY: Final = "sasl.oauthbearer.assertion.private.key.file"
+TEMPLATE_FILE: Final = "sasl.oauthbearer.assertion.template.file"
+_ASSERTION_CLAIMS: Final = {
+    "aud": "sasl.oauthbearer.assertion.claim.aud",
+    "iss": "sasl.oauthbearer.assertion.claim.iss",
+    "sub": "sasl.oauthbearer.assertion.claim.sub",
+}
+_RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
 ALLOWED_URLS: Final = "barnabas.sasl.oauthbearer.allowed.urls"
+ALLOWED_FILES: Final = "barnabas.sasl.oauthbearer.allowed.files"
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
 #: Key that names a Java class -> the names that are accepted, because Barnabas itself does what these classes do.
 CLASSES: Final[Mapping[str, Sequence[str]]] = {
@@ -35,10 +47,11 @@ CLASSES: Final[Mapping[str, Sequence[str]]] = {
         _PACKAGE + "secured.OAuthBearerLoginCallbackHandler",
     ),
     "sasl.oauthbearer.jwt.validator.class": (_PACKAGE + "DefaultJwtValidator", _PACKAGE + "BrokerJwtValidator"),
-    "sasl.oauthbearer.jwt.retriever.class": (
+    _RETRIEVER: (
         _PACKAGE + "DefaultJwtRetriever",
         _PACKAGE + "ClientCredentialsJwtRetriever",
         _PACKAGE + "FileJwtRetriever",
+        _PACKAGE + "JwtBearerJwtRetriever",
     ),
 }
 _UNSECURED: Final = "unsecured"
@@ -119,6 +132,41 @@ class ClientCredentials(NamedTuple):
         return "ClientCredentials([hidden])"
 
 
+class AssertionFile(NamedTuple):
+    """An assertion that another program writes."""
+
+    #: The configuration key that contains the path.
+    key: str
+    path: str
+
+
+class AssertionKey(NamedTuple):
+    """The private key and the claims of the assertions that this node signs. The passphrase is never shown."""
+
+    #: The configuration key that contains the path of the private key.
+    key: str
+    path: str
+    passphrase: str | None
+    algorithm: str
+    #: The path of a file with further fields of the header and further claims.
+    template: str | None
+    claims: Mapping[str, str]
+    lifetime_s: int
+    #: How long before its creation an assertion is valid already.
+    before_s: int
+    has_id: bool
+
+    def __repr__(self) -> str:
+        return f"AssertionKey({self.path})"
+
+
+class JwtBearer(NamedTuple):
+    """The assertions by which this node asks the token endpoint (RFC 7523)."""
+
+    assertion: AssertionFile | AssertionKey
+    scope: str | None
+
+
 class Refresh(NamedTuple):
     """When a token is replaced (Kafka's `sasl.login.refresh.*`)."""
 
@@ -133,7 +181,7 @@ class EndpointLogin(NamedTuple):
 
     source: Source
     #: The credentials for the endpoint; None for a file.
-    credentials: ClientCredentials | None
+    credentials: ClientCredentials | JwtBearer | None
     refresh: Refresh
 
 
@@ -181,20 +229,15 @@ def login_tokens(config: MechanismSettings, listener: str, entry: JaasEntry) -> 
     reader = _Reader(config, listener)
     _check_options(listener, entry.options)
     source = reader.source(_TOKENS, "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
-    if source is None:
+    credentials: ClientCredentials | JwtBearer | None = None
+    if reader.text(_RETRIEVER) == CLASSES[_RETRIEVER][-1]:
+        if source is None or source.path is not None:
+            raise ConfigError(f"{_RETRIEVER} of listener {listener} needs an http or https URL in {_TOKENS}")
+        credentials = JwtBearer(_assertion(reader), reader.text("sasl.oauthbearer.scope") or None)
+    elif source is None:
         return _unsecured_login(listener, entry.options)
-    credentials = None
-    if source.path is None:
-        client_id = reader.text("sasl.oauthbearer.client.credentials.client.id") or entry.options.get("clientId")
-        secret = reader.text("sasl.oauthbearer.client.credentials.client.secret") or entry.options.get("clientSecret")
-        if not client_id or not secret:
-            raise ConfigError(
-                f"{_TOKENS} of listener {listener} needs sasl.oauthbearer.client.credentials.client.id and .secret, or "
-                "clientId and clientSecret in the JAAS entry"
-            )
-        credentials = ClientCredentials(
-            client_id, secret, reader.text("sasl.oauthbearer.scope") or entry.options.get("scope")
-        )
+    elif source.path is None:
+        credentials = _client_credentials(reader, listener, entry)
     refresh = Refresh(
         reader.fraction("sasl.login.refresh.window.factor"),
         reader.fraction("sasl.login.refresh.window.jitter"),
@@ -202,6 +245,39 @@ def login_tokens(config: MechanismSettings, listener: str, entry: JaasEntry) -> 
         reader.number("sasl.login.refresh.buffer.seconds", 0) * 1_000,
     )
     return EndpointLogin(source, credentials, refresh)
+
+
+def _client_credentials(reader: _Reader, listener: str, entry: JaasEntry) -> ClientCredentials:
+    client_id = reader.text("sasl.oauthbearer.client.credentials.client.id") or entry.options.get("clientId")
+    secret = reader.text("sasl.oauthbearer.client.credentials.client.secret") or entry.options.get("clientSecret")
+    if not client_id or not secret:
+        raise ConfigError(
+            f"{_TOKENS} of listener {listener} needs sasl.oauthbearer.client.credentials.client.id and .secret, or "
+            "clientId and clientSecret in the JAAS entry"
+        )
+    return ClientCredentials(client_id, secret, reader.text("sasl.oauthbearer.scope") or entry.options.get("scope"))
+
+
+def _assertion(reader: _Reader) -> AssertionFile | AssertionKey:
+    """Returns the source of assertions. As in Kafka, a file with an assertion counts before a private key."""
+    path = reader.file(_ASSERTION_FILE)
+    if path is not None:
+        return AssertionFile(_ASSERTION_FILE, path)
+    path = reader.file(_PRIVATE_KEY)
+    if path is None:
+        raise ConfigError(f"{_RETRIEVER} ({CLASSES[_RETRIEVER][-1]}) needs {_ASSERTION_FILE} or {_PRIVATE_KEY}")
+    named = {claim: reader.text(key) for claim, key in _ASSERTION_CLAIMS.items()}
+    return AssertionKey(
+        _PRIVATE_KEY,
+        path,
+        reader.text("sasl.oauthbearer.assertion.private.key.passphrase") or None,
+        reader.text("sasl.oauthbearer.assertion.algorithm").upper(),
+        reader.file(TEMPLATE_FILE),
+        {claim: text for claim, text in named.items() if text},
+        reader.number("sasl.oauthbearer.assertion.claim.exp.seconds", 0),
+        reader.number("sasl.oauthbearer.assertion.claim.nbf.seconds", 0),
+        reader.flag("sasl.oauthbearer.assertion.claim.jti.include"),
+    )
 
 
 class _Reader:
@@ -227,6 +303,18 @@ class _Reader:
         found = value(self._config, self._listener, key)
         assert isinstance(found, float), f"{key} is a double"
         return found
+
+    def flag(self, key: str) -> bool:
+        return value(self._config, self._listener, key) is True
+
+    def file(self, key: str) -> str | None:
+        """Returns the path that a key names; None if it is not set. Raises ConfigError."""
+        path = self.text(key)
+        if not path:
+            return None
+        if path not in self._config.list_of(ALLOWED_FILES):
+            raise ConfigError(f"{key}: {path} is not allowed. Add it to {ALLOWED_FILES} to allow it")
+        return path
 
     def source(self, key: str, backoff: str, backoff_max: str) -> Source | None:
         """Returns the source that a key names; None if it is not set. Raises ConfigError.

@@ -31,13 +31,17 @@ class Document:
         name: str,
         take: Callable[[bytes], int],
         request: WebRequest | None = None,
+        preparation: Callable[[], Callable[[], WebRequest]] | None = None,
     ) -> None:
-        """`name` is a part of the reports. `take` returns the time until the next fetch in milliseconds."""
+        """`name` is a part of the reports. `take` returns the time until the next fetch in milliseconds.
+        `preparation`: returns the work that makes the next request, if it reads files; it raises ValueError or OSError.
+        """
         self._host = host
         self._source = source
         self._name = name
         self._take = take
         self._request = WebRequest(source.url) if request is None else request
+        self._preparation = preparation
         self._timer: Timer | None = None
         self._is_fetching = False
         self._is_closed = False
@@ -57,9 +61,11 @@ class Document:
         return self._failures > 0
 
     def start(self) -> None:
-        """Fetches for the first time. A file is read now: raises ValueError or OSError if it cannot be used."""
+        """Fetches for the first time. Files are read now: raises ValueError or OSError if one cannot be used."""
         path = self._source.path
         if path is None:
+            if self._preparation is not None:
+                self._preparation()()
             self.fetch()
             return
         self._began_ms = self._host.clock.now_ms()
@@ -76,10 +82,12 @@ class Document:
         self._is_fetching = True
         self._began_ms = self._host.clock.now_ms()
         path = self._source.path
-        if path is None:
-            self._host.web.fetch(self._request, self._on_fetched)
+        if path is not None:
+            self._host.blocking.run(lambda: self._read(path), self._on_fetched)
+        elif self._preparation is not None:
+            self._host.blocking.run(self._preparation(), self._on_prepared)
         else:
-            self._host.blocking.run(lambda: self._read(path), self._on_read)
+            self._host.web.fetch(self._request, self._on_fetched)
 
     def close(self) -> None:
         self._is_closed = True
@@ -91,8 +99,11 @@ class Document:
             raise ValueError(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
         return self._host.disk.read(path)
 
-    def _on_read(self, content: bytes | None, error: BaseException | None) -> None:
-        self._on_fetched(content, error)
+    def _on_prepared(self, request: WebRequest | None, error: BaseException | None) -> None:
+        if request is None or self._is_closed:
+            self._on_fetched(None, error)
+        else:
+            self._host.web.fetch(request, self._on_fetched)
 
     def _on_fetched(self, content: bytes | None, error: BaseException | None) -> None:
         self._is_fetching = False

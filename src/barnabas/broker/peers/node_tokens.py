@@ -1,5 +1,7 @@
 """The OAUTHBEARER tokens with which this node logs in to others: from an endpoint, from a file, or unsecured ones.
 
+The endpoint is asked by client credentials (RFC 6749, 4.4) or by an assertion (RFC 7523, 2.1), a new one each time.
+
 A token is replaced before it expires (Kafka's `sasl.login.refresh.*`), so that sessions can be renewed in time. While
 the endpoint does not answer, the last token stays in use until it expires; without a token no connection logs in, and
 the channels try again.
@@ -9,17 +11,26 @@ from __future__ import annotations
 
 import base64
 import json
-import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlencode
 
+from barnabas.broker.peers import assertions
 from barnabas.broker.peers.documents import Document
 from barnabas.common import log_in_settings
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host, WebRequest
 from barnabas.common.log_in_settings import OAUTHBEARER
-from barnabas.common.oauth_settings import ClientCredentials, EndpointLogin, Refresh, UnsecuredLogin, value
+from barnabas.common.oauth_settings import (
+    AssertionFile,
+    ClientCredentials,
+    EndpointLogin,
+    JwtBearer,
+    Refresh,
+    UnsecuredLogin,
+    value,
+)
 from barnabas.protocol.peer_security import LoginUnavailable, peer_listeners
 from barnabas.protocol.sasl.logins import Login
 from barnabas.protocol.sasl.tokens import TOKEN_BYTES_MAX, TokenRefused, json_object, parse, time_claim
@@ -27,7 +38,7 @@ from barnabas.protocol.sasl.unsecured_tokens import make_unsecured
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _TIMEOUT_MS: Final = 10_000
-_TOKEN: Final = re.compile(r"[-_.a-zA-Z0-9]+")
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 class NodeTokens:
@@ -124,14 +135,21 @@ class _Fetched(_Source):
         self._is_file = settings.source.path is not None
         self._login: Login | None = None
         self._expires_ms = 0
-        source, request = settings.source, None
-        if settings.credentials is not None:
-            request = _token_request(source.url, settings.credentials, timeout_ms)
-        self._document = Document(host, source, f"the token for listener {listener}", self._take, request)
+        source, credentials = settings.source, settings.credentials
+        request, preparation = None, None
+        if isinstance(credentials, ClientCredentials):
+            request = _token_request(source.url, credentials, timeout_ms)
+        elif credentials is not None:
+            preparation = _assertion_requests(host, source.url, credentials, timeout_ms)
+        self._document = Document(
+            host, source, f"the token for listener {listener}", self._take, request, preparation=preparation
+        )
         try:
             self._document.start()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{source.key}: {source.url} cannot be used: {error}") from None
+            # An error of an assertion names its own key.
+            place = "" if preparation is not None else f"{source.key}: {source.url} cannot be used: "
+            raise ConfigError(f"{place}{error}") from None
 
     def login(self) -> Login:
         if self._login is None:
@@ -155,7 +173,7 @@ class _Fetched(_Source):
     def _take(self, content: bytes) -> int:
         """Takes a token. Returns when to fetch the next one. Raises ValueError."""
         token = _text_of(content) if self._is_file else _token_of(content)
-        if len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
+        if len(token) > TOKEN_BYTES_MAX or not assertions.TOKEN.fullmatch(token):
             raise ValueError("the content is not a token")
         try:
             claims = json_object(parse(token).claims, "payload")
@@ -186,6 +204,26 @@ def _token_request(url: str, credentials: ClientCredentials, timeout_ms: int) ->
     name = base64.b64encode(f"{credentials.client_id}:{credentials.secret}".encode()).decode()
     headers = (("Authorization", f"Basic {name}"), ("Content-Type", _FORM))
     return WebRequest(url, urlencode(form).encode(), headers, timeout_ms)
+
+
+def _assertion_requests(
+    host: Host, url: str, credentials: JwtBearer, timeout_ms: int
+) -> Callable[[], Callable[[], WebRequest]]:
+    """Returns a function that begins the next request: it takes time and chance, and returns the work with files."""
+    settings, scope = credentials.assertion, credentials.scope
+
+    def begin() -> Callable[[], WebRequest]:
+        if isinstance(settings, AssertionFile):
+            return lambda: _assertion_request(url, assertions.from_file(host.disk, settings), scope, timeout_ms)
+        issued = assertions.Issued(host.clock.wall_ms() // 1_000, host.random.uuid() if settings.has_id else None)
+        return lambda: _assertion_request(url, assertions.make(host.disk, settings, issued), scope, timeout_ms)
+
+    return begin
+
+
+def _assertion_request(url: str, assertion: str, scope: str | None, timeout_ms: int) -> WebRequest:
+    form = {"grant_type": _JWT_BEARER, "assertion": assertion, **({"scope": scope} if scope else {})}
+    return WebRequest(url, urlencode(form).encode(), (("Content-Type", _FORM),), timeout_ms)
 
 
 def _text_of(content: bytes) -> str:
