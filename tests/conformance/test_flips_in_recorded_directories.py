@@ -23,7 +23,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.records.batch import Record, decode_batch, has_valid_crc, iter_headers, read_header
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN_FILE, LOG_START_CHECKPOINT
-from barnabas.storage.compaction.cleaner import unknown
+from barnabas.storage.compaction.choice import unknown
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.offline.verify import PartitionReport, check_directory, partition_dirs, verify_partition

@@ -1,4 +1,4 @@
-"""What an image keeps twice agrees with its topics, whatever changed them: the sorted names, the topics with an ELR."""
+"""The sorted names of an image, and its topics with an ELR, agree with its topics, whatever changed them."""
 
 from __future__ import annotations
 

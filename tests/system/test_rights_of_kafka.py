@@ -10,7 +10,7 @@ from tests.clients import programs
 
 from barnabas.broker.authorizer import Authorizer
 from barnabas.common.config import BrokerConfig
-from barnabas.metadata.acls import AclOperation, AclResource
+from barnabas.metadata.acls import AclOperation, AclResource, AclRule
 from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord
 from barnabas.simulation.host import MemoryHost
 
@@ -56,7 +56,7 @@ class Both:
                 operation=operation,
                 permission_type=permission,
             )
-            self._ours.index.update([(place.to_bytes(16, "big"), record)])
+            self._ours.index.update([(place.to_bytes(16, "big"), AclRule.of(record))])
             fields = (resource, name, pattern, principal, host, operation, permission)
             self._lines.append("\t".join(["rule", *map(str, fields)]))
 

@@ -39,7 +39,8 @@ from barnabas.storage.checkpoints import (
     remove_tree_quietly,
 )
 from barnabas.storage.closing import Shape, close_all, shape_of, sizes_in
-from barnabas.storage.compaction.cleaner import HighWatermark, LogCleaner
+from barnabas.storage.compaction.choice import HighWatermark
+from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.file_removal import DelayedRemoval
 from barnabas.storage.futures import FutureLogs

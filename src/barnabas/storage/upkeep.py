@@ -22,7 +22,8 @@ from barnabas.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     parse_dir_name,
 )
-from barnabas.storage.compaction.cleaner import HighWatermark, LogCleaner, unknown
+from barnabas.storage.compaction.choice import HighWatermark, unknown
+from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log

@@ -424,7 +424,7 @@ class TestInterruptions:
         world.pass_time(MINUTE_MS)
         assert leftovers(world.disk, "/logs/gone") == []
         assert world.failed == []
-        assert world.cleaner.uncleanable == set()
+        assert world.cleaner.choice.uncleanable == set()
 
     def test_a_stop_ends_the_pass(self) -> None:
         world = self._dirty()
@@ -470,7 +470,7 @@ class TestFaults:
         rotten[17] = 0xFF
         world.disk.open(path).write_at(100, b"\xff")
         assert world.clean() == 1
-        assert world.cleaner.uncleanable == set()
+        assert world.cleaner.choice.uncleanable == set()
         assert world.cleaner.unreadable.counts == {PARTITION: 1}
         ((text, _),) = world.host.faults.reported
         assert "offset 1 in" in text
@@ -490,7 +490,7 @@ class TestFaults:
         world.put_each((b"key-%d" % (i % 4), b"later") for i in range(8))
         world.roll()
         assert world.clean() == 1
-        assert world.cleaner.uncleanable == set()
+        assert world.cleaner.choice.uncleanable == set()
         assert [text for text, _ in world.host.faults.reported if "offset 8 in" in text]
         assert [(first, last) for first, last, _ in headers(world)] == [(8, 12), *((at, at) for at in range(17, 21))]
         assert bytes(next(data for header, data in world.log.batches(0, 5000) if header.base_offset == 8)) == lying
@@ -501,9 +501,9 @@ class TestFaults:
         world.roll()
         for size in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"):
             world.disk.open(world.path("00000000000000000000.log")).write_at(8, size)
-            world.cleaner.uncleanable.clear()
+            world.cleaner.choice.uncleanable.clear()
             assert world.clean() == 0
-            assert world.cleaner.uncleanable == {PARTITION}
+            assert world.cleaner.choice.uncleanable == {PARTITION}
 
     def test_no_room_is_no_reason_to_give_up_the_directory(self) -> None:
         disk = FailingDisk()

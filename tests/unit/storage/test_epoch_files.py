@@ -8,7 +8,7 @@ from tests.support.log_world import PARTITION, TOPIC_ID, encode_records
 from barnabas.common.config import BrokerConfig
 from barnabas.common.log_config import LogConfig
 from barnabas.simulation.host import MemoryHost
-from barnabas.storage.compaction.cleaner import unknown
+from barnabas.storage.compaction.choice import unknown
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 

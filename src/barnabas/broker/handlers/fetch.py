@@ -235,7 +235,7 @@ class _PendingFetch:
             return False
         wait_ms, follower = self._message.max_wait_ms, self._plan.replica_id
         if follower >= 0 and self._is_long:
-            return False  # Its next fetch continues the session that this response begins, and waits.
+            return False  # The next fetch continues the session that this response begins, and waits.
         if follower >= 0:
             wait_ms = self._services.replicas.environment.follower_waits.wait_ms(follower, wait_ms)
         deadline_ms = self._request.now_ms + wait_ms

@@ -16,7 +16,7 @@ Invariants
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import RecordsRejected, StorageFault, is_exhausted
@@ -30,7 +30,8 @@ from barnabas.storage.checkpoints import (
     read_offsets,
     write_atomically,
 )
-from barnabas.storage.compaction.cleanable import Cleanable, cleanable, group_segments
+from barnabas.storage.compaction.choice import CleanerChoice, HighWatermark
+from barnabas.storage.compaction.cleanable import Cleanable, group_segments
 from barnabas.storage.compaction.offset_map import CleanedTransactions, OffsetMap
 from barnabas.storage.compaction.rewriting import (
     Copy,
@@ -192,14 +193,6 @@ class UnreadableBatches:
         self.counts[topic_partition] = unreadable.count
 
 
-#: Returns the HW of a partition's replica, or None if there is none.
-HighWatermark = Callable[[TopicPartition], int | None]
-
-
-def unknown(topic_partition: TopicPartition) -> None:
-    """Returns None: before the start, there are no replicas."""
-
-
 class LogCleaner:
     """Cleans one log after the other. `logs` and `offline` are called again for every decision; `failed` is called when
     a directory fails."""
@@ -217,16 +210,12 @@ class LogCleaner:
         self._logs = logs
         self._offline = offline
         self._failed = failed
-        self._high_watermark_of: HighWatermark = unknown
         self._timer: Timer | None = None
         self._pass: Pass | None = None
         self._is_stopped = True
         self._io_free_ms = 0.0
-        self._full: set[str] = set()
-        self._paused: set[TopicPartition] = set()
         self.state = CleanerState(host)
-        #: Logs that could not be cleaned; they are not tried again before a restart.
-        self.uncleanable: set[TopicPartition] = set()
+        self.choice = CleanerChoice(host, logs, offline, self.state.get, failed)
         self.unreadable = UnreadableBatches(host.faults)
         #: Metrics: completed passes, and the bytes read and written by all passes.
         self.passes = 0
@@ -235,7 +224,7 @@ class LogCleaner:
     # -- life
 
     def start(self, high_watermark_of: HighWatermark) -> None:
-        self._high_watermark_of = high_watermark_of
+        self.choice.high_watermark_of = high_watermark_of
         if self._config.bool_of("log.cleaner.enable"):
             self._is_stopped = False
             self._begin_pass_later()
@@ -270,16 +259,16 @@ class LogCleaner:
     def pause(self, log: Log) -> None:
         """Stops cleaning a log while it is being copied."""
         self.abort(log)
-        self._paused.add(log.topic_partition)
+        self.choice.paused.add(log.topic_partition)
 
     def resume(self, log: Log) -> None:
-        self._paused.discard(log.topic_partition)
+        self.choice.paused.discard(log.topic_partition)
 
     def forget(self, log: Log) -> None:
         """Removes all state of a deleted log, so that a new log of the same name starts without any."""
         self.abort(log)
-        self._paused.discard(log.topic_partition)
-        self.uncleanable.discard(log.topic_partition)
+        self.choice.paused.discard(log.topic_partition)
+        self.choice.uncleanable.discard(log.topic_partition)
         self.unreadable.counts.pop(log.topic_partition, None)
         self.state.remove(log.directory.rpartition("/")[0], log.topic_partition)
 
@@ -294,20 +283,18 @@ class LogCleaner:
         self._timer = None
         if self._is_stopped:
             return
-        self._full.clear()
-        found: list[tuple[float, TopicPartition]] = []
-        run_slices(self._host, self._search(found), lambda: self._begin_filthiest(found), self._wait)
+        self.choice.full.clear()
+        run_slices(self._host, self.choice.search(), self._begin_filthiest, self._wait)
 
     def _wait(self, timer: Timer) -> None:
         self._timer = timer
 
-    def _begin_filthiest(self, found: list[tuple[float, TopicPartition]]) -> None:
+    def _begin_filthiest(self) -> None:
         """Begins a pass over the log that was found."""
         self._timer = None
         if self._is_stopped:
             return
-        # The log can have been truncated or deleted since it was looked at.
-        cleaned = self._cleanable(found[0][1]) if found else None
+        cleaned = self.choice.taken()
         if cleaned is not None:
             self._begin(*cleaned)
         else:
@@ -315,44 +302,8 @@ class LogCleaner:
 
     def find_filthiest(self) -> tuple[Log, Cleanable] | None:
         """Returns the log that most needs a pass, or None."""
-        found: list[tuple[float, TopicPartition]] = []
-        deque(self._search(found), maxlen=0)
-        return self._cleanable(found[0][1]) if found else None
-
-    def _search(self, found: list[tuple[float, TopicPartition]]) -> Iterator[None]:
-        """Looks for the log that most needs a pass, and stores its partition in `found`, with the ratio."""
-        for topic_partition in tuple(self._logs):
-            cleaned = self._cleanable(topic_partition)
-            if cleaned is not None and (not found or cleaned[1].ratio > found[0][0]):
-                found[:] = [(cleaned[1].ratio, topic_partition)]
-            yield
-
-    def _cleanable(self, topic_partition: TopicPartition) -> tuple[Log, Cleanable] | None:
-        """Returns a partition's log and what a pass would clean, or None if it needs none or cannot have one."""
-        log = self._logs.get(topic_partition)
-        if log is None or not log.config.is_compacted or len(log.segments) == 1:
-            return None
-        root = log.directory.rpartition("/")[0]
-        if topic_partition in self.uncleanable or topic_partition in self._paused:
-            return None
-        if root in self._offline or root in self._full:
-            return None
-        high_watermark = self._high_watermark_of(topic_partition)
-        if high_watermark is None:
-            high_watermark = log.log_start_offset
-        try:
-            plan = cleanable(log, self.state.get(root, topic_partition), high_watermark, self._host.clock.wall_ms())
-        except RecordsRejected as error:
-            self._mark_uncleanable(topic_partition, error)
-            return None
-        except OSError as error:
-            self._failed(root, error)
-            return None
-        return (log, plan) if plan.is_worth_it(log.config.min_cleanable_dirty_ratio) else None
-
-    def _mark_uncleanable(self, topic_partition: TopicPartition, error: BaseException) -> None:
-        self.uncleanable.add(topic_partition)
-        self._host.faults.report(f"{topic_partition} cannot be compacted and stays unchanged", error)
+        deque(self.choice.search(), maxlen=0)
+        return self.choice.taken()
 
     # -- one pass
 
@@ -504,10 +455,10 @@ class LogCleaner:
             self._remove_cleaned(job)
         elif not isinstance(error, OSError):
             self._remove_cleaned(job)
-            self._mark_uncleanable(topic_partition, error)
+            self.choice.exclude(topic_partition, error)
         elif is_exhausted(error):
             self._remove_cleaned(job)
-            self._full.add(job.root)
+            self.choice.full.add(job.root)
             self._host.faults.report(f"no space to compact {topic_partition}", error)
         else:
             self._failed(job.root, error)
