@@ -284,10 +284,11 @@ class LogCleaner:
         if self._is_stopped:
             return
         self.choice.full.clear()
-        run_slices(self._host, self.choice.search(), self._begin_filthiest, self._wait)
 
-    def _wait(self, timer: Timer) -> None:
-        self._timer = timer
+        def waits(timer: Timer) -> None:
+            self._timer = timer
+
+        run_slices(self._host, self.choice.search(), self._begin_filthiest, waits)
 
     def _begin_filthiest(self) -> None:
         """Begins a pass over the log that was found."""
