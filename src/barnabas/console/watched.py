@@ -98,7 +98,7 @@ class WatchedCluster(ClusterView):
             watching = watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms, packs=True)
             async with aclosing(watching) as steps:
                 async for step in steps:
-                    self._take(step)
+                    await self._take(step)
         finally:
             self.questions.close()
 
@@ -118,10 +118,12 @@ class WatchedCluster(ClusterView):
         """Calls `reader` with each step from now on."""
         self._followers.append(reader)
 
-    def _take(self, step: Step) -> None:
+    async def _take(self, step: Step) -> None:
         self.is_filled = self.is_filled or step.table is not None
         new = self.occurrences.add(step.changes)
-        new += self.occurrences.add_packed(step.packed)
+        for some in self.occurrences.adding_packed(step.packed):
+            new += some
+            await asyncio.sleep(0)
         self.reports.extend(step.reports)
         for follower in self._followers:
             follower(step)
