@@ -47,12 +47,9 @@ class JournalEvents:
         self._bulk_offset: int | None = None
         self._time_ms = 0
         self.has_gap = False
-        self.is_about_brokers = False
 
     def apply(self, events: Iterable[Event]) -> None:
-        """Applies events, in their order. `has_gap` and `is_about_brokers` then show whether more requests are
-        needed.
-        """
+        """Applies events, in their order. `has_gap` then shows whether an event was missed."""
         for _ in self.steps(list(events)):
             pass
 
@@ -60,7 +57,7 @@ class JournalEvents:
         """Applies events as `apply` does, and yields whenever it has done some milliseconds of work. A decision about
         very many partitions becomes several versions of about the same size.
         """
-        self.has_gap = self.is_about_brokers = False
+        self.has_gap = False
         cuts = _cuts(events)
         for number, event in enumerate(events):
             self._take(event)
@@ -71,9 +68,7 @@ class JournalEvents:
 
     def _take(self, event: Event) -> None:
         kind = event["kind"]
-        if kind in _OF_BROKERS:
-            self.is_about_brokers = True
-        elif kind == "journal-gap":
+        if kind == "journal-gap":
             self.has_gap = True
         elif kind == "controller-change":
             self._write(Delta(event["time_ms"], Source.JOURNAL, controller=event.get("controller")))
@@ -239,6 +234,11 @@ class JournalEvents:
             self._in_batch.clear()
             self._table.apply(Delta(self._time_ms, Source.JOURNAL, partitions=batch))
         self._bulk_offset = None
+
+
+def is_about_brokers(event: Event) -> bool:
+    """Whether the list of brokers can differ after an event."""
+    return event["kind"] in _OF_BROKERS
 
 
 def _cuts(events: Sequence[Event]) -> frozenset[int]:

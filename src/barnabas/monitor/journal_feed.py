@@ -16,7 +16,7 @@ from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections
 from barnabas.monitor.delta import Source
-from barnabas.monitor.journal_events import JournalEvents
+from barnabas.monitor.journal_events import JournalEvents, is_about_brokers
 from barnabas.monitor.journal_replicas import JournalReplicas
 from barnabas.monitor.journal_requests import end_offset, event_of, fetch, records_in
 from barnabas.monitor.look_feed import LookFeed
@@ -134,13 +134,13 @@ class JournalFeed:
         if not events:
             return
         self._events += events
+        if any(is_about_brokers(event) for event in events):
+            self._look.ask_brokers()
         for _ in self._applied.steps(events):
             self._on_event()
             await asyncio.sleep(0)
         if self._applied.has_gap:
             self._look.hurry()
-        if self._applied.is_about_brokers:
-            self._look.ask_brokers()
         self._on_event()
 
 
