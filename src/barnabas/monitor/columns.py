@@ -7,7 +7,7 @@ longest list in the cluster.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -64,6 +64,12 @@ class States:
     def take(self, rows: IntArray | BoolArray) -> States:
         """Returns a copy of these rows."""
         return States(*(np.array(getattr(self, each.name)[rows]) for each in fields(self)))
+
+    def kept(self) -> States:
+        """Returns the same rows for a long time: lists that no row has take no memory. They cannot be written to."""
+        shared = {name: column for name in LISTS if not len(column := getattr(self, name)) or (column == UNKNOWN).all()}
+        empty = {name: np.broadcast_to(np.int32(UNKNOWN), column.shape) for name, column in shared.items()}
+        return replace(self, **empty)
 
     def put(self, rows: IntArray, values: States, names: Iterable[str] = (*SCALARS, *LISTS)) -> None:
         for name in names:

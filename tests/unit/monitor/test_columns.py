@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.monitor import columns
-from barnabas.monitor.columns import packed, unique_rows, without_match
+from barnabas.monitor.columns import States, packed, unique_rows, without_match
 
 _MATRICES = st.integers(1, 5).flatmap(
     lambda width: st.lists(st.lists(st.integers(-1, 3), min_size=width, max_size=width), min_size=1, max_size=40)
@@ -50,3 +50,15 @@ def test_members_that_the_other_list_lacks(rows: list[list[int]]) -> None:
     other = np.array([list(reversed(row)) for row in rows[1:] + rows[:1]], np.int32)
     wanted = [[value != -1 and value not in others for value in row] for row, others in zip(rows, other, strict=True)]
     assert without_match(one, other).tolist() == wanted
+
+
+def test_lists_that_no_row_has_take_no_memory() -> None:
+    states = States.empty(1_000, 3)
+    states.replicas[:] = 1
+    kept = states.kept()
+    assert kept.replicas is states.replicas
+    for name in ("elr", "offline", "adding", "removing", "directories", "isr"):
+        column = getattr(kept, name)
+        assert column.strides == (0, 0), name
+        assert column.tolist() == getattr(states, name).tolist()
+    assert kept.take(np.array([3, 5], np.int32)).elr.strides != (0, 0), "a copy can be written to"
