@@ -14,7 +14,7 @@ from tests.support.shop import GROUP, HOSTILE, LONG, ORDERS, ORDERS_PARTITIONS, 
 
 from barnabas.embedded.cluster import EmbeddedCluster
 
-#: What only the request of the scrubber has, which is there on every screen.
+#: A part of the scrubber's request alone; the scrubber is on every screen.
 SCRUBBERS = "limit=400"
 #: Each screen, and a text that it shows only with its data.
 SCREENS = {

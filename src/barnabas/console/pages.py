@@ -59,7 +59,7 @@ class Pages:
         data = self._files.get(PAGE)
         if data is None:
             return Response(HOW_TO_BUILD + "\n", 503, media_type="text/plain; charset=utf-8")
-        # Within a script element only "<" has a meaning, and only strings of JSON have it.
+        # "<" alone has a meaning within a script element, and JSON has it only in strings.
         embedded = _NO_SESSION.replace(b"null", session.replace(b"<", b"\\u003c"))
         if first is not None:
             address = first.replace("&", "&amp;").encode()

@@ -49,7 +49,7 @@ async def page(visit: Visit, pages: Pages) -> Response:
     cookie = _begun(visit)
     try:
         session = to_json(await _shown(visit, visit.session))
-    except Problem:  # of an address that names an unknown cluster: the page says so
+    except Problem:  # The address names an unknown cluster: the page says so.
         response = pages.page()
     else:
         first = first_request(visit.request.url.path, visit.request.query_params)

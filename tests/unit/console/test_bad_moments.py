@@ -1,4 +1,4 @@
-"""What happens while a page is open: the disk fills up, a topic is deleted, a broker or the controller is gone in the
+"""Accidents while a page is open: the disk fills up, a topic is deleted, a broker or the controller is gone in the
 middle of an action.
 """
 
