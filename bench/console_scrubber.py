@@ -3,14 +3,13 @@
     python bench/console_scrubber.py                          40,000 partitions, 400,000 changes in 7 days
     python bench/console_scrubber.py --events 20000 --moments 10
 
-The history is that of `history_model.py`, opened as an incident: no cluster is needed. Each moment is a press of the
-mouse at a random place of the time line. Prints Markdown.
+The history is that of `history_model.py`, opened as an incident: no cluster is needed. The moments are random. Prints
+Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
 import sys
@@ -22,14 +21,23 @@ from playwright.sync_api import Page, sync_playwright
 
 import history_model
 from console import Child
-from console_page import SWITCHES, WATCH, line
+from console_page import SWITCHES, line
 
 _DAYS = 7
 _WEEK_MS = _DAYS * 24 * 3600 * 1000
 _PER_TOPIC = 4
 _PICTURE = ".map-canvas[data-drawn]"
-#: Notes when the mouse was pressed, before the page sees it.
-_NOTE_PRESS = "addEventListener('pointerdown', () => { window.pressed = performance.now(); }, true);"
+#: The first moment of the model.
+_BEGIN_MS = 1_700_000_000_000
+#: Sets the moment as the scrubber does, by the address, and waits for the frame after its picture.
+_CHOOSE = """async ([at, picture]) => {
+  const begin = performance.now();
+  history.pushState(null, '', `${location.pathname}?at=${at}`);
+  dispatchEvent(new PopStateEvent('popstate'));
+  while (!document.querySelector(picture).dataset.drawn.endsWith(`.${at}`)) await new Promise(requestAnimationFrame);
+  await new Promise(requestAnimationFrame);
+  return performance.now() - begin;
+}"""
 
 
 def main() -> None:
@@ -55,30 +63,17 @@ def _measure(url: str, moments: int) -> None:
         program = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=program, args=list(SWITCHES))
         page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.add_init_script(WATCH + _NOTE_PRESS)
-        page.goto(f"{url}/map?window={_WEEK_MS}")
+        page.goto(f"{url}/map")
         page.locator(_PICTURE).wait_for(timeout=60_000)
-        box = page.locator(".track canvas").bounding_box()
-        assert box is not None
         draw = random.Random(7)
-        taken = [
-            _press(page, box["x"] + box["width"] * draw.uniform(0.05, 0.95), box["y"] + 10) for _ in range(moments)
-        ]
+        taken = [_choose(page, _BEGIN_MS + draw.randrange(_WEEK_MS * 9 // 10)) for _ in range(moments)]
         print("| scrubber, a week of history | min ms | median ms | p99 ms | max ms |\n|---|---|---|---|---|")
         print(line("a moment is chosen: to the repaint of the map", taken), flush=True)
         browser.close()
 
 
-def _press(page: Page, x: float, y: float) -> float:
-    before = page.locator(_PICTURE).get_attribute("data-drawn")
-    wanted = f"{_PICTURE}:not([data-drawn={json.dumps(before)}])"
-    page.evaluate(f"() => {{ window.wanted = {json.dumps(wanted)}; window.found = null; }}")
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.locator(wanted).wait_for(timeout=30_000)
-    page.wait_for_timeout(60)
-    page.mouse.up()
-    return float(page.evaluate("() => window.found - window.pressed"))
+def _choose(page: Page, at_ms: int) -> float:
+    return float(page.evaluate(_CHOOSE, [at_ms, _PICTURE]))
 
 
 if __name__ == "__main__":
