@@ -17,13 +17,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from barnabas.console.messages.worker import job_of, search_chunk
+from barnabas.records.batch import encode_batch
+from barnabas.records.record import Record
+
 _TICKS = os.sysconf("SC_CLK_TCK")
+#: Records of a search, and of a batch.
+_SEARCHED, _PER_BATCH = 100_000, 500
 _ROUTES = (
     "session",
     "overview",
@@ -178,7 +184,57 @@ def _measure(visitor: Visitor, watched_cluster: Watched, requests: int) -> None:
     print(f"\nCPU, quiet, without a page: {share:.1%} of a core", flush=True)
     for query in ("screen=map", "screen=overview", "screen=topic&name=topic-00042"):
         _changes(visitor, phantom, console, query)
-    print(f"RSS at the end {console.rss_mb():.0f} MB")
+    _all_back(visitor, phantom)
+    print(f"RSS at the end {console.rss_mb():.0f} MB", flush=True)
+    _searches()
+
+
+def _all_back(visitor: Visitor, phantom: Child) -> None:
+    """Prints how long after the return of all brokers the console shows that all is well."""
+    taken = []
+    for _ in range(5):
+        for broker in (1, 2, 3):
+            phantom.ask(f"kill {broker}")
+        _until(lambda: visitor.get("overview")["problem"] is not None)
+        time.sleep(6)
+        begin_s = max(phantom.ask(f"start {broker}")["time_s"] for broker in (1, 2, 3))
+        _until(lambda: _is_well(visitor.get("overview")))
+        taken.append((time.time() - begin_s) * 1000)
+        time.sleep(4)
+    print(f"all brokers return: until the overview says that all is well (min, median, p99, max) {cells(taken, 0)} ms")
+
+
+def _is_well(answer: Any) -> bool:
+    return not answer["problem"] and not answer["silent"] and answer["data"]["severity"] == "ok"
+
+
+def _until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    begin_s = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin_s < within_s, "it does not come true"
+        time.sleep(0.01)
+
+
+def _searches() -> None:
+    """Prints how many records a second the process of a search reads, by its CPU time: none of them matches."""
+    values = [
+        json.dumps({"order": number, "amount": number % 400, "country": "de", "text": "x" * 60}).encode()
+        for number in range(_SEARCHED)
+    ]
+    records = [Record(number, 1_700_000_000_000, b"customer", value) for number, value in enumerate(values)]
+    data = b"".join(
+        encode_batch(records[first : first + _PER_BATCH], base_offset=first)
+        for first in range(0, _SEARCHED, _PER_BATCH)
+    )
+    for name, conditions in (("raw text", {"q": "nowhere"}), ("a JSON field by CEL", {"filter": "value.amount > 400"})):
+        rates = []
+        for _ in range(5):
+            begin_s = time.process_time()
+            head = {"partition": 0, "from": 0, "to": _SEARCHED, "count_max": 50}
+            found = search_chunk(job_of(conditions), head, data)
+            rates.append(_SEARCHED / (time.process_time() - begin_s))
+            assert (found.next, found.records, found.problem) == (_SEARCHED, [], None), found
+        print(f"search, {name}: records/s (min, median, p99, max) {cells(rates, 0)}", flush=True)
 
 
 def _changes(visitor: Visitor, phantom: Child, console: Child, query: str) -> None:

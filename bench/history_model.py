@@ -78,6 +78,14 @@ class Model:
 
 
 def measure(partitions: int, partitions_per_topic: int, events: int, days: int, seed: int, folder: str) -> Any:
+    written = write(partitions, partitions_per_topic, events, days, seed, folder)
+    model = written.pop("model")
+    with History.open(Path(folder) / "history.db") as history:
+        return {**written, **_asked(history, model, partitions, days)}
+
+
+def write(partitions: int, partitions_per_topic: int, events: int, days: int, seed: int, folder: str) -> dict[str, Any]:
+    """Writes `history.db`. Returns the model, and the cost."""
     model = Model(partitions, partitions_per_topic, seed)
     table = ClusterTable()
     brokers = {number: BrokerState(number, f"host{number}", 9092) for number in range(1, _BROKERS + 1)}
@@ -108,13 +116,12 @@ def measure(partitions: int, partitions_per_topic: int, events: int, days: int, 
     recorder.close()
     spent_s += time.process_time() - begun
     assert recorder.problem is None, recorder.problem
-    with History.open(file) as history:
-        return {
-            "record_us": spent_s / written * 1e6,
-            "file_mb": file.stat().st_size / 1e6,
-            "events": written,
-            **_asked(history, model, partitions, days),
-        }
+    return {
+        "model": model,
+        "record_us": spent_s / written * 1e6,
+        "file_mb": file.stat().st_size / 1e6,
+        "events": written,
+    }
 
 
 def _asked(history: History, model: Model, partitions: int, days: int) -> dict[str, float]:

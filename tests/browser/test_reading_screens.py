@@ -14,6 +14,8 @@ from tests.support.shop import GROUP, HOSTILE, LONG, ORDERS, ORDERS_PARTITIONS, 
 
 from barnabas.embedded.cluster import EmbeddedCluster
 
+#: A part of the scrubber's request alone; the scrubber is on every screen.
+SCRUBBERS = "limit=400"
 #: Each screen, and a text that it shows only with its data.
 SCREENS = {
     "/": "All partitions are in sync",
@@ -187,6 +189,35 @@ def test_hostile_text_is_text(page: Page, visit: Visit) -> None:
     expect(record.get_by_role("region", name=f"Header {HOSTILE}")).to_have_text(HOSTILE)
     assert axe_violations(page) == []
     assert page.locator("main img, aside img").count() == 0
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/",
+        "/map",
+        "/topics",
+        "/topics?q=events-0&sort=size&desc=1&state=ok",
+        f"/topic?name={ORDERS}",
+        f"/partition?topic={ORDERS}&partition=1",
+        "/groups?q=bill",
+        "/brokers",
+        "/timeline?topic=late",
+    ],
+)
+def test_a_screen_begins_with_one_request_which_the_page_names(visit: Visit, address: str) -> None:
+    asked: list[str] = []
+    page = visit.context.new_page()
+    page.on("request", lambda request: asked.append(request.url.removeprefix(visit.url)))
+    page.goto(visit.url + address)
+    expect(page.locator(".live")).to_have_attribute("data-live", "on")
+    named = page.locator("link[rel=preload]").get_attribute("href")
+    assert named is not None
+    route = named.partition("?")[0]
+    before = asked[: next(place for place, each in enumerate(asked) if "/api/live" in each)]
+    first = [each for each in before if each.partition("?")[0] == route and SCRUBBERS not in each]
+    assert first == [named]
+    assert not any("/api/session" in each for each in asked)
 
 
 def test_what_does_not_exist_says_so(page: Page, visit: Visit) -> None:

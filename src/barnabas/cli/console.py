@@ -41,6 +41,9 @@ from barnabas.server import memory
 DEFAULT_PORT = 8088
 _USERS_NAME = "console-users.json"
 _AUDIT_NAME = "console-audit.jsonl"
+#: Free memory that the process keeps. The state of a large cluster is read and compared in bursts, of which the C
+#: library would keep the most that one ever needed.
+_KEPT_BYTES = 8 * 1024 * 1024
 
 app = typer.Typer(help="Serve a page with every partition of a cluster, live", invoke_without_command=True)
 user_app = typer.Typer(help="List, add and remove users of the console", no_args_is_help=True)
@@ -229,7 +232,7 @@ def run(targets: Sequence[Target], options: ConsoleOptions, place: Place) -> Non
     async def main() -> None:
         def on_ready(url: str) -> None:
             memory.settle()
-            memory.check_regularly(asyncio.get_running_loop())
+            memory.check_regularly(asyncio.get_running_loop(), kept_bytes=_KEPT_BYTES)
             print(f"console: {url}", flush=True)
 
         try:

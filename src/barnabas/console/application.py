@@ -23,7 +23,7 @@ from barnabas.console import (
     tail_route,
 )
 from barnabas.console.incidents import NOT_WATCHED
-from barnabas.console.pages import Pages
+from barnabas.console.pages import PAGE, Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import App, Gate
 from barnabas.console.security.rights import PAST, ROUTES, Role, Route
@@ -59,7 +59,10 @@ def application(console: Console, pages: Pages | None = None) -> App:
     served = Pages() if pages is None else pages
 
     async def page(request: Request) -> Response:
-        return served.answer(request)
+        if served.file_of(request.url.path) != PAGE:
+            return served.answer(request)
+        session = _session_of(console, request)
+        return await session_routes.page(Visit(console, request, session, console.role_of(session)), served)
 
     async def no_route(_request: Request) -> Response:
         problem = Problem("not-found", "there is no such route")
@@ -79,7 +82,7 @@ def application(console: Console, pages: Pages | None = None) -> App:
 
 def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        session = console.session_of(request.cookies.get(cookie_name(is_tls=console.options.is_tls)))
+        session = _session_of(console, request)
         role = console.role_of(session)
         _check(console, route, request, session, role)
         visit = Visit(console, request, session, role)
@@ -91,6 +94,10 @@ def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Req
         return await handler(visit)
 
     return endpoint
+
+
+def _session_of(console: Console, request: Request) -> Session | None:
+    return console.session_of(request.cookies.get(cookie_name(is_tls=console.options.is_tls)))
 
 
 async def _show_problem(_request: Request, error: Exception) -> Response:

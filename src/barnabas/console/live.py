@@ -9,8 +9,8 @@
     reload   the page must fetch everything again
     bye      the session ended
 
-Changes are coalesced: a slow page gets the current state, not each state that it missed. No stream sends requests to a
-broker, so none waits for a silent one.
+Changes are coalesced: a slow page gets the current state, not each state that it missed. A broker that comes or goes is
+not delayed by that. No stream sends requests to a broker, so none waits for a silent one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from barnabas.console.screens import to_json
 from barnabas.console.security.rights import Role
 from barnabas.console.security.scope import Scope
 from barnabas.console.visit import Handler, Visit
+from barnabas.console.watched import News
 
 #: The shortest pause between two messages about changes of states, and about sizes and offsets alone.
 PAUSE_S: Final = 0.25
@@ -76,11 +77,12 @@ async def _stream(visit: Visit, screen: LiveScreen, after: str, scope: Scope) ->
         screen.end()
 
 
-async def _wait(news: asyncio.Event, closing: asyncio.Event, pause_s: float) -> bool:
+async def _wait(news: News, closing: asyncio.Event, pause_s: float) -> bool:
     """Waits for news, at most until a page would think that the stream is dead. Returns False without news."""
     if not closing.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(closing.wait(), pause_s)
+            await asyncio.wait_for(news.urgent.wait(), pause_s)
+    news.urgent.clear()
     has_news = news.is_set()
     if not has_news:
         with suppress(TimeoutError):

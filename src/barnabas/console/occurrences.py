@@ -93,12 +93,16 @@ class Occurrences:
 
     def add_packed(self, changes: Sequence[PackedChanges]) -> list[Occurrence]:
         """Adds the changes of very many partitions, those of one step. Returns the new events."""
-        found: list[Occurrence] = []
+        return [event for some in self.adding_packed(changes) for event in some]
+
+    def adding_packed(self, changes: Sequence[PackedChanges]) -> Iterator[list[Occurrence]]:
+        """Adds what `add_packed` adds, and yields the new events, in parts of some milliseconds of work."""
         for packed, parts in joined_parts(changes):
+            yield []
             numbers = np.zeros(len(packed), np.int32)
             for places, few in packed_groups(packed, _FOLDED_FROM):
                 if few:
-                    found += self.add(packed.changes(places.tolist()))
+                    yield self.add(packed.changes(places.tolist()))
                     numbers[places] = -1
                     continue
                 shown = packed_event(packed, places, next(self._ids))
@@ -106,12 +110,12 @@ class Occurrences:
                 severity = Severity[shown["severity"].upper()]
                 event = Occurrence(shown["id"], shown["time_ms"], shown["kind"], shown["topic"], None, severity, shown)
                 self._keep(event)
-                found.append(event)
+                yield [event]
             begin = 0
             for part in parts:
                 self._packed.add(part, numbers[begin : begin + len(part)])
                 begin += len(part)
-        return found
+                yield []
 
     def lanes(self, topic: str, partition: int) -> list[Lane]:
         """Returns the states of a partition, oldest first."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barnabas.monitor.changes import Change
-from barnabas.monitor.columns import UNKNOWN, IntArray
+from barnabas.monitor.columns import UNKNOWN, IntArray, unique_rows
+from barnabas.monitor.delta import TopicName
 from barnabas.monitor.merged_texts import merged, skeleton
 from barnabas.monitor.packed_changes import KINDS, Cause, PackedChanges
 from barnabas.monitor.severity import Severity
@@ -22,16 +23,18 @@ _MOVES_SHOWN: Final = 8
 
 def joined_parts(changes: Iterable[PackedChanges]) -> list[tuple[PackedChanges, list[PackedChanges]]]:
     """Returns the changes that can be shown as one, each with its parts: a poll sees a decision page by page, and each
-    page is a version.
+    page is a version, and so is each part of a decision about very many.
     """
-    found: list[tuple[PackedChanges, list[PackedChanges]]] = []
+    groups: list[list[PackedChanges]] = []
+    topics: dict[int, TopicName] = {}
     for each in changes:
-        whole = found[-1][0].joined(each) if found else None
-        if whole is None:
-            found.append((each, [each]))
+        if groups and each.fits(groups[-1][-1], topics):
+            groups[-1].append(each)
+            topics |= each.topics
         else:
-            found[-1] = (whole, [*found[-1][1], each])
-    return found
+            groups.append([each])
+            topics = dict(each.topics)
+    return [(PackedChanges.joined(parts), parts) for parts in groups]
 
 
 def packed_groups(packed: PackedChanges, folded_from: int) -> Iterator[tuple[NDArray[np.intp], bool]]:
@@ -45,8 +48,7 @@ def packed_groups(packed: PackedChanges, folded_from: int) -> Iterator[tuple[NDA
     # The last one is that of the rows without a cause.
     shapes = np.array([*by_cause, UNKNOWN], np.int32)[packed.cause]
     keys = np.stack([packed.kinds(), shapes], axis=1)
-    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    inverse = inverse.reshape(-1)
+    _, first, inverse, _ = unique_rows(keys)
     for group in np.argsort(first).tolist():
         places = np.flatnonzero(inverse == group)
         yield places, len(places) < folded_from
@@ -97,7 +99,7 @@ def _text(packed: PackedChanges, places: NDArray[np.intp]) -> str:
         np.sort(now.isr[places], axis=1),
         now.replicas[places],
     ]
-    _, first, counts = np.unique(np.hstack(columns), axis=0, return_index=True, return_counts=True)
+    _, first, _, counts = unique_rows(np.hstack(columns))
     samples = packed.changes(places[first].tolist())
     return moves_text(zip(samples, counts.tolist(), strict=True))
 

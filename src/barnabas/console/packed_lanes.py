@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from barnabas.monitor.columns import UNKNOWN, IntArray, LongArray, unpacked
+from barnabas.monitor.columns import UNKNOWN, IntArray, LongArray, unique_rows, unpacked
 from barnabas.monitor.packed_changes import Cause, PackedChanges
 
 #: States that are kept.
@@ -82,15 +82,15 @@ class PackedLanes:
         order = np.argsort(keys, kind="stable")
         order = order[events[order] != UNKNOWN]
         after = packed.after
-        isrs, isr = np.unique(after.isr[order], axis=0, return_inverse=True)
-        lists, replicas = np.unique(after.replicas[order], axis=0, return_inverse=True)
+        isrs, _, isr, _ = unique_rows(after.isr[order])
+        lists, _, replicas, _ = unique_rows(after.replicas[order])
         part = _Part(
             packed.time_ms,
             keys[order],
             after.leader[order],
             after.leader_epoch[order],
-            isr.reshape(-1).astype(_kind(len(isrs))),
-            replicas.reshape(-1).astype(_kind(len(lists))),
+            isr.astype(_kind(len(isrs))),
+            replicas.astype(_kind(len(lists))),
             isrs,
             lists,
             packed.cause[order],

@@ -10,6 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 STATIC: Final = Path(__file__).parent / "static"
+PAGE: Final = "/index.html"
+#: The place of the session in the page. A script of this type is data: no browser runs it.
+_NO_SESSION: Final = b'<script id="session" type="application/json">null</script>'
 HOW_TO_BUILD: Final = "the page of the console is not built: run `make setup`, or install a wheel, which has it"
 _HASHED: Final = re.compile(r"[.-][0-9A-Za-z_]{8,}\.[a-z0-9]+$")
 _TYPES: Final = {
@@ -39,17 +42,39 @@ class Pages:
 
     @property
     def is_built(self) -> bool:
-        return "/index.html" in self._files
+        return PAGE in self._files
 
-    def answer(self, request: Request) -> Response:
-        path = request.url.path
-        if path not in self._files or path.endswith(".gz"):
-            if path.startswith(("/api/", "/assets/")) or _suffix(path) in _TYPES:
-                return Response("not found\n", 404, media_type="text/plain; charset=utf-8")
-            path = "/index.html"
-        data = self._files.get(path)
+    def file_of(self, path: str) -> str | None:
+        """Returns the file that answers a path: of any path that is no file it is the page. None: there is no such
+        file.
+        """
+        if path in self._files and not path.endswith(".gz"):
+            return path
+        return None if path.startswith(("/api/", "/assets/")) or _suffix(path) in _TYPES else PAGE
+
+    def page(self, session: bytes = b"null", first: str | None = None) -> Response:
+        """Returns the page with a session, as JSON, and with the address of its first request. Nobody stores it,
+        because it has the token of the session.
+        """
+        data = self._files.get(PAGE)
         if data is None:
             return Response(HOW_TO_BUILD + "\n", 503, media_type="text/plain; charset=utf-8")
+        # "<" alone has a meaning within a script element, and JSON has it only in strings.
+        embedded = _NO_SESSION.replace(b"null", session.replace(b"<", b"\\u003c"))
+        if first is not None:
+            address = first.replace("&", "&amp;").encode()
+            embedded = b'<link rel="preload" as="fetch" crossorigin href="%s">\n    %s' % (address, embedded)
+        data = data.replace(_NO_SESSION, embedded)
+        return Response(data, headers={"cache-control": "no-store"}, media_type=_TYPES[".html"])
+
+    def answer(self, request: Request) -> Response:
+        """Returns one of the files; the page without a session."""
+        path = self.file_of(request.url.path)
+        if path is None:
+            return Response("not found\n", 404, media_type="text/plain; charset=utf-8")
+        if path == PAGE:
+            return self.page()
+        data = self._files[path]
         is_kept = path.startswith("/assets/") and _HASHED.search(path) is not None
         headers = {
             "cache-control": "public, max-age=31536000, immutable" if is_kept else "no-cache",

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from barnabas.console.first_requests import first_request
+from barnabas.console.pages import Pages
 from barnabas.console.problems import Problem
+from barnabas.console.screens import to_json
 from barnabas.console.security.passwords import NOBODY, is_right
 from barnabas.console.security.rights import Role
 from barnabas.console.security.sessions import Session
@@ -19,6 +22,8 @@ COOKIE: Final = "barnabas_console"
 #: A browser accepts this name only for the host itself, over TLS.
 TLS_COOKIE: Final = "__Host-barnabas_console"
 _NAME_MAX: Final = 200
+#: A navigation with the cookies of this console: an address that was typed, or a link of the page itself.
+_OWN_NAVIGATION: Final = frozenset({"none", "same-origin"})
 
 
 def cookie_name(*, is_tls: bool) -> str:
@@ -27,10 +32,37 @@ def cookie_name(*, is_tls: bool) -> str:
 
 async def session(visit: Visit) -> Response:
     """Returns the user of the session. A console without users begins a session for every client that asks."""
-    if visit.session is None and visit.console.users is None:
-        cookie, visit.session = visit.console.sessions.begin(LOCAL_USER, Role.ADMIN)
-        return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
-    return json_response(await _shown(visit, visit.session))
+    cookie = _begun(visit)
+    response = json_response(await _shown(visit, visit.session))
+    return response if cookie is None else _with_cookie(visit, response, cookie)
+
+
+async def page(visit: Visit, pages: Pages) -> Response:
+    """Returns the page with the session and the address of its first request for data.
+
+    A link of another site sends no cookie (SameSite=Strict). The session that the browser may have must not be
+    replaced then: the page asks for it, with the cookie.
+    """
+    site = visit.request.headers.get("sec-fetch-site")
+    if visit.session is None and (visit.console.users is not None or site not in _OWN_NAVIGATION):
+        return pages.page()
+    cookie = _begun(visit)
+    try:
+        session = to_json(await _shown(visit, visit.session))
+    except Problem:  # The address names an unknown cluster: the page says so.
+        response = pages.page()
+    else:
+        first = first_request(visit.request.url.path, visit.request.query_params)
+        response = pages.page(session, first)
+    return response if cookie is None else _with_cookie(visit, response, cookie)
+
+
+def _begun(visit: Visit) -> str | None:
+    """Begins a session where everybody gets one. Returns its cookie; None if nothing began."""
+    if visit.session is not None or visit.console.users is not None:
+        return None
+    cookie, visit.session = visit.console.sessions.begin(LOCAL_USER, Role.ADMIN)
+    return cookie
 
 
 async def login(visit: Visit) -> Response:

@@ -148,7 +148,7 @@ class Console:
         """Ends the live streams, so that the server can stop."""
         self.closing.set()
         for each in self.screens.values():
-            each.watched.wake()
+            each.watched.wake(is_urgent=True)
 
     def screens_of(self, name: str, scope: Scope = EVERYTHING) -> LiveScreens:
         """Returns the whole screens of a cluster; of the first one in the scope if the name is empty. Raises

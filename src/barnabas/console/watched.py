@@ -34,6 +34,14 @@ Replica = tuple[str, int, int]
 _LOG: Final = logging.getLogger(__name__)
 
 
+class News(asyncio.Event):
+    """Set whenever something changed. `urgent` is set when a broker came or went: that waits for no pause."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urgent = asyncio.Event()
+
+
 class WatchedCluster(ClusterView):
     def __init__(
         self,
@@ -70,7 +78,7 @@ class WatchedCluster(ClusterView):
         self.directory_throttles: dict[int, int] = {}
         #: The replicas that move between log directories of a broker, as far as this console knows.
         self.directory_moves: set[Replica] = set()
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: set[News] = set()
         self._followers: list[Callable[[Step], None]] = []
         #: Rows on screen, by the stream that shows them.
         self._focus: dict[object, list[int]] = {}
@@ -98,7 +106,7 @@ class WatchedCluster(ClusterView):
             watching = watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms, packs=True)
             async with aclosing(watching) as steps:
                 async for step in steps:
-                    self._take(step)
+                    await self._take(step)
         finally:
             self.questions.close()
 
@@ -118,10 +126,12 @@ class WatchedCluster(ClusterView):
         """Calls `reader` with each step from now on."""
         self._followers.append(reader)
 
-    def _take(self, step: Step) -> None:
+    async def _take(self, step: Step) -> None:
         self.is_filled = self.is_filled or step.table is not None
         new = self.occurrences.add(step.changes)
-        new += self.occurrences.add_packed(step.packed)
+        for some in self.occurrences.adding_packed(step.packed):
+            new += some
+            await asyncio.sleep(0)
         self.reports.extend(step.reports)
         for follower in self._followers:
             follower(step)
@@ -135,20 +145,22 @@ class WatchedCluster(ClusterView):
             else:
                 self.departed.pop(broker.broker_id, None)
         self.acknowledged.recheck(self.table)
-        self.wake()
+        self.wake(is_urgent=bool(change.brokers))
 
-    def wake(self) -> None:
+    def wake(self, *, is_urgent: bool = False) -> None:
         """Sets the events of all who wait for news."""
         for each in self._waiting:
             each.set()
+            if is_urgent:
+                each.urgent.set()
 
-    def news(self) -> asyncio.Event:
+    def news(self) -> News:
         """Returns an event that is set whenever something changed, until `ignore`."""
-        found = asyncio.Event()
+        found = News()
         self._waiting.add(found)
         return found
 
-    def ignore(self, news: asyncio.Event) -> None:
+    def ignore(self, news: News) -> None:
         self._waiting.discard(news)
 
     def focus(self, stream: object, rows: list[int] | None) -> None:

@@ -117,6 +117,10 @@ class ClusterFeeds:
         """Returns the events of the journal since the last call."""
         return self._journal.taken()
 
+    async def settled(self) -> None:
+        """Waits until no decision is applied in part."""
+        await self._journal.is_whole.wait()
+
     async def first_look(self) -> None:
         """Fills the table once. Raises Unreachable."""
         tasks = [asyncio.create_task(each) for each in await self._begin()]

@@ -6,7 +6,7 @@ unreachable   no broker answers: one change when that begins, and one when it en
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change, Event, changes_of
@@ -46,8 +46,13 @@ class Course:
         """Adds new events of the journal. Returns the waiting changes that now have a cause, or that have waited long
         enough.
         """
+        return [change for some in self.explaining(events, now_ms) for change in some]
+
+    def explaining(self, events: Iterable[Event], now_ms: int) -> Iterator[list[Change]]:
+        """Yields what `explained` returns, in parts: the work on packed changes of one version is a part."""
         self._journal.add(events)
-        return self._pending.take(self._journal, now_ms, has_journal=self.has_journal)
+        yield []
+        yield from self._pending.taking(self._journal, now_ms, has_journal=self.has_journal)
 
     def packed(self) -> list[PackedChanges]:
         """Returns the packed changes that can be shown, which `explained` and `unreachable` do not return."""

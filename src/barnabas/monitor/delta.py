@@ -135,7 +135,7 @@ class Partitions:
     def width(self) -> int:
         """Returns the length of the longest list."""
         columns = (self._replicas, self._isr, *self._lists.values())
-        return max((len(each) for column in columns for each in column), default=0)
+        return max((max(map(len, column), default=0) for column in columns), default=0)
 
     def states(self, width: int) -> States:
         """Returns the rows; `topic` is the index of each row's topic in `topics`."""

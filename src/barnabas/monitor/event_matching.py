@@ -8,7 +8,7 @@ earlier one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -107,6 +107,9 @@ class RecentEvents:
                 codes = tuple(str(event["cause"]) for event in events if event.get("cause"))
                 packed.cause[place] = packed.number_of(Cause(texts, codes, int(events[-1]["time_ms"])))
         explain(packed, self._bulks.newest_first())
+
+    def forget_used(self) -> None:
+        """Drops what can explain no further change."""
         self._bulks.forget_used()
 
     def _with_own_events(self, packed: PackedChanges) -> list[int]:
@@ -222,6 +225,13 @@ class Pending:
         """Removes and returns the changes that can be shown now; all of them with `at_once`, if the journal cannot be
         read. Packed ones go to `packed`.
         """
+        parts = self.taking(journal, now_ms, has_journal=has_journal, at_once=at_once)
+        return [change for part in parts for change in part]
+
+    def taking(
+        self, journal: RecentEvents, now_ms: int, *, has_journal: bool, at_once: bool = False
+    ) -> Iterator[list[Change]]:
+        """Yields what `take` returns, in parts, one for each version whose changes are packed."""
         if has_journal:
             self._has_journal = True
         ready: list[Change] = []
@@ -237,9 +247,12 @@ class Pending:
             shown = explained or change
             if isinstance(shown, PackedChanges):
                 self.packed.append(shown)
+                yield ready
+                ready = []
             else:
                 ready.append(shown)
-        return ready
+        yield ready
+        journal.forget_used()
 
     def _may_come(self, change: Change | PackedChanges) -> bool:
         """Whether the journal can still deliver a cause of the change."""

@@ -8,7 +8,7 @@ is younger than the watch: an old one could be about a topic that was deleted si
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,8 @@ from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.topics import Topic
 
 _COLUMNS: Final = frozenset({"partition_epoch", "elr", "adding", "removing"})
+#: Changed partitions that one version has at most: to apply them takes some 20 ms.
+_ROWS_PER_VERSION: Final = 4_000
 _NEW_PARTITIONS: Final = frozenset({"topic-created", "partitions-added"})
 #: Events after which the list of brokers is asked for.
 _OF_BROKERS: Final = frozenset(
@@ -45,32 +47,41 @@ class JournalEvents:
         self._bulk_offset: int | None = None
         self._time_ms = 0
         self.has_gap = False
-        self.is_about_brokers = False
 
     def apply(self, events: Iterable[Event]) -> None:
-        """Applies events, in their order. `has_gap` and `is_about_brokers` then show whether more requests are
-        needed.
+        """Applies events, in their order. `has_gap` then shows whether an event was missed."""
+        for _ in self.steps(list(events)):
+            pass
+
+    def steps(self, events: Sequence[Event]) -> Iterator[None]:
+        """Applies events as `apply` does, and yields whenever it has done some milliseconds of work. A decision about
+        very many partitions becomes several versions of about the same size.
         """
-        self.has_gap = self.is_about_brokers = False
-        for event in events:
-            kind = event["kind"]
-            if kind in _OF_BROKERS:
-                self.is_about_brokers = True
-            elif kind == "journal-gap":
-                self.has_gap = True
-            elif kind == "controller-change":
-                self._write(Delta(event["time_ms"], Source.JOURNAL, controller=event.get("controller")))
-            elif is_bulk(event):
-                self._change_many(event)
-            elif self._only not in (None, event.get("topic")):
-                continue
-            elif kind in _NEW_PARTITIONS:
-                self._create(event)
-            elif kind == "topic-deleted":
-                self._write(Delta(event["time_ms"], Source.JOURNAL, deleted=[_identity(event)]))
-            elif "partition" in event and "before" in event and "after" in event:
-                self._change(event)
+        self.has_gap = False
+        cuts = _cuts(events)
+        for number, event in enumerate(events):
+            self._take(event)
+            if number in cuts:
+                self._flush()
+                yield
         self._flush()
+
+    def _take(self, event: Event) -> None:
+        kind = event["kind"]
+        if kind == "journal-gap":
+            self.has_gap = True
+        elif kind == "controller-change":
+            self._write(Delta(event["time_ms"], Source.JOURNAL, controller=event.get("controller")))
+        elif is_bulk(event):
+            self._change_many(event)
+        elif self._only not in (None, event.get("topic")):
+            return
+        elif kind in _NEW_PARTITIONS:
+            self._create(event)
+        elif kind == "topic-deleted":
+            self._write(Delta(event["time_ms"], Source.JOURNAL, deleted=[_identity(event)]))
+        elif "partition" in event and "before" in event and "after" in event:
+            self._change(event)
 
     def _change(self, event: Event) -> None:
         topic, partition, after = str(event["topic"]), int(event["partition"]), event["after"]
@@ -98,7 +109,7 @@ class JournalEvents:
         self._time_ms = event["time_ms"]
 
     def _change_many(self, event: Event) -> None:
-        """Applies a bulk event. Those of one decision are about different partitions, and make one version."""
+        """Applies a bulk event. Those of one decision are about different partitions, and make one version together."""
         if self._bulk_offset != event["metadata_offset"]:
             self._flush()
             self._bulk_offset = event["metadata_offset"]
@@ -223,6 +234,27 @@ class JournalEvents:
             self._in_batch.clear()
             self._table.apply(Delta(self._time_ms, Source.JOURNAL, partitions=batch))
         self._bulk_offset = None
+
+
+def is_about_brokers(event: Event) -> bool:
+    """Whether the list of brokers can differ after an event."""
+    return event["kind"] in _OF_BROKERS
+
+
+def _cuts(events: Sequence[Event]) -> frozenset[int]:
+    """Returns the events after which a version ends: those of one decision are divided evenly, because a small rest
+    would be shown apart from the others.
+    """
+    rows = [len(event["partition"]) if is_bulk(event) else 1 for event in events]
+    total = sum(rows)
+    parts = -(-total // _ROWS_PER_VERSION)
+    found: set[int] = set()
+    done = 0
+    for number, count in enumerate(rows):
+        before, done = done, done + count
+        if before * parts // total != done * parts // total and done < total:
+            found.add(number)
+    return frozenset(found)
 
 
 def topic_id_of(event: Event) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barnabas.monitor.bulk_transitions import Transitions
-from barnabas.monitor.columns import UNKNOWN, BoolArray, IntArray
+from barnabas.monitor.columns import UNKNOWN, BoolArray, IntArray, unique_rows
 from barnabas.monitor.packed_changes import Cause, PackedChanges
 
 
@@ -107,7 +107,7 @@ def _joined(packed: PackedChanges, causes: IntArray, later: IntArray) -> IntArra
     """
     if (later == UNKNOWN).all():
         return causes
-    pairs, inverse = np.unique(np.stack([causes, later], axis=1), axis=0, return_inverse=True)
+    pairs, _, inverse, _ = unique_rows(np.stack([causes, later], axis=1))
     numbers = np.array(
         [
             one if other == UNKNOWN else packed.number_of(packed.causes[other].after(packed.causes[one]))
@@ -115,5 +115,5 @@ def _joined(packed: PackedChanges, causes: IntArray, later: IntArray) -> IntArra
         ],
         np.int32,
     )
-    found: IntArray = numbers[inverse.reshape(-1)]
+    found: IntArray = numbers[inverse]
     return found

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -17,7 +17,8 @@ import numpy as np
 
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change, Event, is_visible, partition_change
-from barnabas.monitor.columns import UNKNOWN, BoolArray, IntArray, LongArray, States
+from barnabas.monitor.columns import UNKNOWN, BoolArray, IntArray, LongArray, States, without_match
+from barnabas.monitor.delta import TopicName
 from barnabas.monitor.ladder import SeverityArray, severities
 from barnabas.monitor.table import values_of
 
@@ -78,27 +79,32 @@ class PackedChanges:
         self.cause: IntArray = np.full(len(self.rows), UNKNOWN, np.int32)
         self.causes: list[Cause] = []
         self._numbers: dict[Cause, int] = {}
+        self._kinds: IntArray | None = None
+        self._severities: SeverityArray | None = None
         #: Rows that were looked up in a part of the journal, by their keys, in order.
         self._order: tuple[LongArray, IntArray] | None = None
 
-    def joined(self, other: PackedChanges) -> PackedChanges | None:
-        """Returns the changes of this version and a later one; None if they cannot be visible together."""
-        topics = {**self.topics, **other.topics}
-        is_same = all(topics[number] == identity for number, identity in self.topics.items())
-        silent = (self.silent_before, self.silent_after) == (other.silent_before, other.silent_after)
-        if not (is_same and silent):
-            return None
-        found = copy(other)
-        width = max(self.after.width, other.after.width)
-        found.topics = topics
-        found.layout = self.layout if self.layout == other.layout else UNKNOWN
-        found.rows = np.concatenate([self.rows, other.rows])
-        found.times = np.concatenate([self.times, other.times])
-        found.before = States.joined([self.before, other.before], width)
-        found.after = States.joined([self.after, other.after], width)
+    def fits(self, earlier: PackedChanges, topics: Mapping[int, TopicName]) -> bool:
+        """Whether the changes can be visible together with those of an earlier version, and of others with `topics`."""
+        is_same = all(topics.get(number, identity) == identity for number, identity in self.topics.items())
+        return is_same and (self.silent_before, self.silent_after) == (earlier.silent_before, earlier.silent_after)
+
+    @staticmethod
+    def joined(parts: Sequence[PackedChanges]) -> PackedChanges:
+        """Returns the changes of several versions that fit, oldest first."""
+        if len(parts) == 1:
+            return parts[0]
+        found = copy(parts[-1])
+        width = max(each.after.width for each in parts)
+        found.topics = {number: identity for each in parts for number, identity in each.topics.items()}
+        found.layout = parts[0].layout if len({each.layout for each in parts}) == 1 else UNKNOWN
+        found.rows = np.concatenate([each.rows for each in parts])
+        found.times = np.concatenate([each.times for each in parts])
+        found.before = States.joined([each.before for each in parts], width)
+        found.after = States.joined([each.after for each in parts], width)
         found.causes, found._numbers, found._order = [], {}, None
-        parts = [each.causes_as(found) for each in (self, other)]
-        found.cause = np.concatenate(parts)
+        found._kinds = found._severities = None
+        found.cause = np.concatenate([each.causes_as(found) for each in parts])
         return found
 
     def causes_as(self, other: PackedChanges) -> IntArray:
@@ -123,10 +129,17 @@ class PackedChanges:
 
     def severities(self) -> SeverityArray:
         """Returns the severities of the new states."""
-        return severities(self.after, self.silent_after)
+        if self._severities is None:
+            self._severities = severities(self.after, self.silent_after)
+        return self._severities
 
     def kinds(self) -> IntArray:
         """Returns the number of each row's kind: the most important difference, as `Change.kind` names it."""
+        if self._kinds is None:
+            self._kinds = self._found_kinds()
+        return self._kinds
+
+    def _found_kinds(self) -> IntArray:
         was, now = self.before, self.after
         left, joined = _lost(was.isr, now.isr), _lost(now.isr, was.isr)
         has_other_leader = was.leader != now.leader
@@ -180,6 +193,5 @@ def _keys(topics: IntArray, partitions: IntArray) -> LongArray:
 
 def _lost(one: IntArray, other: IntArray) -> BoolArray:
     """Returns which rows have a member that the other list lacks."""
-    is_kept = (one[:, :, None] == other[:, None, :]).any(axis=2)
-    found: BoolArray = ((one != UNKNOWN) & ~is_kept).any(axis=1)
+    found: BoolArray = np.any(without_match(one, other), axis=1)
     return found

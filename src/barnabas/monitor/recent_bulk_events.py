@@ -58,9 +58,12 @@ class RecentBulkEvents:
         ]
 
     def newest_first(self) -> Iterator[tuple[Event, NDArray[np.uint8]]]:
-        """Yields the events, each with its rows that have explained a change; the caller marks more."""
+        """Yields the events that can still explain a change, each with its rows that have explained one; the caller
+        marks more.
+        """
         for bulk in reversed(self._order):
-            yield bulk.event, np.frombuffer(bulk.used, np.uint8)
+            if 0 in bulk.used:
+                yield bulk.event, np.frombuffer(bulk.used, np.uint8)
 
     def forget_used(self) -> None:
         """Drops the events whose rows have all explained a change."""

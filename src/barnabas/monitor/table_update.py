@@ -84,8 +84,8 @@ class TableUpdate:
             removed_rows=removed,
             removed=States.joined(self._removed, table.states.width),
             rows=rows,
-            before=before,
-            after=table.states.take(rows),
+            before=before.kept(),
+            after=table.states.take(rows).kept(),
             missed_elections=np.array([self._missed.get(row, 0) for row in rows.tolist()], np.int32)
             if self._missed
             else np.zeros(len(rows), np.int32),

@@ -10,6 +10,7 @@ with `aclose`.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -65,7 +66,7 @@ async def watch(
     by one version are in `packed`, and not among the others.
     """
     course = Course(feeds.table, packs=packs)
-    seen: list[ChangeSet] = []
+    seen: deque[ChangeSet] = deque()
     is_filled = False
 
     def on_first() -> None:
@@ -81,12 +82,14 @@ async def watch(
             now_ms = clock_ms()
             changes = [] if feeds.problem is not None else course.reachable(now_ms)
             course.has_journal = feeds.has_journal
-            for change_set in seen:
-                course.seen(change_set)
-            seen.clear()
+            while seen:
+                course.seen(seen.popleft())
+                await asyncio.sleep(0)
             events = feeds.events()
             reports = tuple(event for event in events if event["kind"] in REPORTS)
-            changes += course.explained(events, now_ms)
+            for some in course.explaining(events, now_ms):
+                changes += some
+                await asyncio.sleep(0)
             if feeds.problem is not None:
                 changes += course.unreachable(feeds.problem, now_ms)
             packed = tuple(course.packed())
@@ -102,6 +105,7 @@ async def _news(feeds: ClusterFeeds, task: asyncio.Task[None], timeout_s: float)
     with suppress(TimeoutError):
         await asyncio.wait_for(feeds.news.wait(), timeout_s)
         await asyncio.sleep(_GATHER_S)
+    await feeds.settled()
     feeds.news.clear()
     if task.done():
         task.result()

@@ -118,9 +118,12 @@ class _MallocInfo(ctypes.Structure):
 
 
 class FreeMemory:
-    """Returns freed memory to the system. The C library keeps memory below a used block forever."""
+    """Returns freed memory to the system, if it is more than `kept_bytes`. The C library keeps memory below a used
+    block forever.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes: int = _KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
         library = ctypes.CDLL(None)
         self._info = getattr(library, "mallinfo2", None)
         self._trim = getattr(library, "malloc_trim", None)
@@ -138,7 +141,7 @@ class FreeMemory:
             return False  # Another C library than glibc lacks this call.
         free: int = self._info().fordblks
         self._given_back = min(self._given_back, free)
-        if free - self._given_back < _KEPT_BYTES:
+        if free - self._given_back < self._kept_bytes:
             return False
         self._trim(0)
         self._given_back = free
@@ -164,9 +167,11 @@ class FullCollections:
         return True
 
 
-def check_regularly(loop: asyncio.AbstractEventLoop) -> None:
-    """Checks every `_CHECK_S` seconds from now on for garbage, and for memory to return to the system."""
-    collections, free = FullCollections(), FreeMemory()
+def check_regularly(loop: asyncio.AbstractEventLoop, *, kept_bytes: int = _KEPT_BYTES) -> None:
+    """Checks every `_CHECK_S` seconds from now on for garbage, and for memory to return to the system: free memory
+    above `kept_bytes`.
+    """
+    collections, free = FullCollections(), FreeMemory(kept_bytes)
 
     def check() -> None:
         collections.check()

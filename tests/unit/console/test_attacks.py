@@ -99,7 +99,7 @@ def test_no_path_leaves_the_folder_of_the_page(console: RunningConsole, path: st
 
 def test_files_with_a_hash_are_kept_and_the_page_is_not(console: RunningConsole) -> None:
     assert "immutable" in console.request("GET", "/assets/console-0123456789AB.js").headers["cache-control"]
-    assert console.request("GET", "/topic?name=a").headers["cache-control"] == "no-cache"
+    assert console.request("GET", "/topic?name=a").headers["cache-control"] == "no-store"
     assert console.ask("overview").headers["cache-control"] == "no-store"
 
 

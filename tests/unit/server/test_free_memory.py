@@ -33,5 +33,24 @@ assert free.check(), "it was taken again and freed again"
 """
 
 
+_LESS = """
+from barnabas.server.memory import FreeMemory, prepare
+
+prepare()
+some, others = FreeMemory(4_000_000), FreeMemory()
+some.check()
+others.check()
+held = [b"x" * 100_000 for _ in range(100)]
+pin = bytes(100_000)
+del held
+assert not others.check(), "ten megabytes are not worth a call"
+assert some.check(), "they are, if less is kept"
+"""
+
+
+def test_a_process_can_keep_less() -> None:
+    subprocess.run([sys.executable, "-c", _LESS], check=True, timeout=60)
+
+
 def test_what_lies_below_a_block_in_use_goes_back() -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM], check=True, timeout=60)

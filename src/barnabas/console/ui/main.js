@@ -1,7 +1,7 @@
 // The start of the page.
 import { render } from 'preact';
 import { html } from './core/html.js';
-import { loadSession } from './core/api.js';
+import { loadSession, takeSession } from './core/api.js';
 import { startKeys } from './core/keys.js';
 import { startRouter } from './core/url.js';
 import { startTheme } from './core/theme.js';
@@ -22,7 +22,7 @@ async function loadUntilThere() {
 startTheme();
 startRouter();
 startKeys();
-void loadUntilThere();
+if (!takeSession()) void loadUntilThere();
 const page = document.getElementById('page');
 if (page) {
   page.replaceChildren();

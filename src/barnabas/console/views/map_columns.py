@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.views.brokers import all_brokers
-from barnabas.monitor.columns import UNKNOWN, IntArray, LongArray, unpacked
+from barnabas.monitor.columns import UNKNOWN, IntArray, LongArray, unique_rows, unpacked, without_match
 from barnabas.monitor.table import ClusterTable
 
 NO_LEADER: Final = 255
@@ -58,8 +58,8 @@ class MapColumns:
             rows = table.in_order()
             places = np.full(len(table.states), UNKNOWN, np.int32)
             places[rows] = np.arange(len(rows), dtype=np.int32)
-            lists, numbers = np.unique(table.states.replicas[rows], axis=0, return_inverse=True)
-            assignment = numbers.reshape(-1).astype(np.uint16)
+            lists, _, numbers, _ = unique_rows(table.states.replicas[rows])
+            assignment = numbers.astype(np.uint16)
             assignments = [list(unpacked(each)) for each in lists]
             topics = self._names(rows)
             layout = crc32(table.states.replicas[rows].tobytes(), crc32(orjson.dumps(topics)))
@@ -119,7 +119,7 @@ def states_of(table: ClusterTable, rows: IntArray) -> dict[str, NDArray[Any]]:
     replicas, isr = states.replicas[rows], states.isr[rows]
     is_leader = (replicas == states.leader[rows][:, None]) & (replicas != UNKNOWN)
     leader = np.where(is_leader.any(axis=1), is_leader.argmax(axis=1), NO_LEADER).astype(np.uint8)
-    in_sync = (replicas[:, :, None] == isr[:, None, :]).any(axis=2) & (replicas != UNKNOWN)
+    in_sync = (replicas != UNKNOWN) & ~without_match(replicas, isr)
     weights = (1 << np.arange(states.width, dtype=np.uint32))[None, :]
     kind = np.uint8 if states.width <= _NARROW else np.uint32
     return {

@@ -118,6 +118,13 @@ export function incidentEnd() {
   return mine?.clusters?.find((each) => each.name === name)?.incident_ms ?? null;
 }
 
+/** Takes the session that the server has put into the page. Returns false if it has put none there. */
+export function takeSession() {
+  const found = JSON.parse(document.getElementById('session')?.textContent ?? 'null');
+  if (found) session.value = found;
+  return found !== null;
+}
+
 export async function loadSession() {
   const answer = await fetch(address('/api/session'), { credentials: 'same-origin', cache: 'no-store' });
   if (!answer.ok) throw new ApiError('internal', `${answer.status} ${answer.statusText}`);

@@ -1,5 +1,5 @@
 // What a screen shows: fetched once, then kept fresh by the live stream of the tab.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
 import { get } from './api.js';
 import { openStream } from './live.js';
@@ -46,7 +46,8 @@ export function useRoute(route, params, options = {}) {
   const [turn, setTurn] = useState(0);
   const screen = at === null && !options.isStill ? options.screen : undefined;
 
-  useEffect(() => {
+  // The request does not wait for the paint of the frame without its answer, as it would in `useEffect`.
+  useLayoutEffect(() => {
     const abort = new AbortController();
     /** @type {(() => void)|undefined} */
     let close;

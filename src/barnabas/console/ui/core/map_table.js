@@ -116,10 +116,11 @@ export class MapTable {
     for (const [broker, size] of sizes) {
       found.set(broker, { positions: new Uint32Array(size), places: new Uint8Array(size), filled: 0 });
     }
+    const held = assignments.map((list) => list.map((broker) => found.get(broker)));
     for (let position = 0; position < this.count; position += 1) {
-      const list = this.replicasOf(position);
+      const list = held[this.assignment[position] ?? 0] ?? [];
       for (let place = 0; place < list.length; place += 1) {
-        const of = found.get(list[place] ?? -1);
+        const of = list[place];
         if (!of) continue;
         of.positions[of.filled] = position;
         of.places[of.filled] = place;

@@ -12,6 +12,8 @@ import { changed, param } from '../core/url.js';
 
 export const ROW_PX = 34;
 const MARGIN_ROWS = 12;
+/** The rows that are drawn before the height of the table is known: those that fit into the window. */
+const firstRange = () => ({ from: 0, to: Math.ceil(window.innerHeight / ROW_PX) + MARGIN_ROWS });
 const narrow = window.matchMedia('(max-width: 820px)');
 const isNarrow = signal(narrow.matches);
 narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
@@ -27,16 +29,21 @@ export function Table(props) {
   const { label, count, row, keyOf, empty, onRange, isTall, markOf, minWidth = 0 } = props;
   const columns = isNarrow.value ? props.columns.filter((column) => !column.isWide) : props.columns;
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
-  const [range, setRange] = useState({ from: 0, to: 60 });
+  const [range, setRange] = useState(firstRange);
   const shownFrom = isTall ? Math.max(0, Math.min(range.from, count)) : 0;
   const shownTo = isTall ? Math.min(count, range.to) : count;
 
   const measure = () => {
     const found = box.current;
     if (!found || !isTall) return;
-    const from = Math.max(0, Math.floor(found.scrollTop / ROW_PX) - MARGIN_ROWS);
-    const to = Math.ceil((found.scrollTop + found.clientHeight) / ROW_PX) + MARGIN_ROWS;
-    setRange((old) => (old.from === from && old.to === to ? old : { from, to }));
+    const first = Math.floor(found.scrollTop / ROW_PX);
+    const last = Math.ceil((found.scrollTop + found.clientHeight) / ROW_PX);
+    // What is drawn stays while it reaches far enough over both edges: few of the steps of a scroll draw anything.
+    setRange((old) => {
+      const isEnough = old.from <= Math.max(0, first - MARGIN_ROWS / 2) && old.to >= Math.min(count, last + MARGIN_ROWS / 2);
+      if (isEnough && old.to - old.from <= last - first + 3 * MARGIN_ROWS) return old;
+      return { from: Math.max(0, first - MARGIN_ROWS), to: last + MARGIN_ROWS };
+    });
   };
   useLayoutEffect(measure, [count, isTall]);
   useEffect(() => {
@@ -45,7 +52,7 @@ export function Table(props) {
     if (box.current) watcher.observe(box.current);
     return () => watcher.disconnect();
   }, [isTall]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     onRange?.(shownFrom, shownTo);
   }, [shownFrom, shownTo, onRange]);
 

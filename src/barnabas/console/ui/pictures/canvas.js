@@ -1,17 +1,22 @@
 // A canvas that is as sharp as the screen and draws again when its size, the theme or what it shows changes.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { theme } from '../core/theme.js';
 
-/** Returns the size of an element in CSS pixels, and renders again when it changes. */
+/**
+ * Returns the size of an element in CSS pixels, and renders again when it changes. It is measured before the first paint,
+ * so that a picture is in the frame in which its element appears.
+ */
 export function useSize(/** @type {{current: HTMLElement|null}} */ watched) {
   const [size, setSize] = useState({ width: 0, height: 0 });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = watched.current;
     if (!element) return undefined;
-    const watcher = new ResizeObserver(() => {
+    const measure = () => {
       const { clientWidth: width, clientHeight: height } = element;
       setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
-    });
+    };
+    measure();
+    const watcher = new ResizeObserver(measure);
     watcher.observe(element);
     return () => watcher.disconnect();
   }, []);
@@ -27,7 +32,7 @@ export function useCanvas(draw, inputs) {
   const size = useSize(canvas);
   const shade = theme.value;
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = canvas.current;
     if (!element || !size.width || !size.height) return;
     const ratio = Math.min(3, window.devicePixelRatio || 1);

@@ -1,5 +1,5 @@
 // Map: where is it wrong? All replicas of the cluster in one picture.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { get, getBytes } from '../core/api.js';
 import { asApiError, note } from '../core/data.js';
@@ -39,7 +39,7 @@ function useMap(fill) {
   const [state, setState] = useState({ table: /** @type {MapTable|null} */ (null), drawn: 0, error: /** @type {any} */ (null) });
   const kept = useRef(/** @type {MapTable|null} */ (null));
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const abort = new AbortController();
     /** @type {(() => void)|undefined} */
     let close;
@@ -182,7 +182,7 @@ function Picture({ table, drawn, fill }) {
   for (const column of layout.columns) column.problem = table.silent.has(column.broker) ? (column.problem ?? 'silent') : null;
   const isDim = useDim(table, drawn);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = canvas.current;
     if (!element || !size.width || !size.height) return;
     element.width = Math.round(size.width * ratio);
@@ -191,7 +191,7 @@ function Picture({ table, drawn, fill }) {
     if (!context) return;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     drawMap(context, table, layout, { fill, top, width: size.width, height: size.height, ratio, isDim, cursor });
-    element.dataset.drawn = `${table.header.boot}.${table.header.version}`;
+    element.dataset.drawn = `${table.header.boot}.${table.header.version}.${table.header.at_ms ?? 'now'}`;
   }, [table, drawn, layout, fill, top, size, isDim, cursor, shade, problems]);
 
   const cellOf = (/** @type {MouseEvent} */ event) => {

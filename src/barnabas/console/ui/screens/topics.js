@@ -1,5 +1,5 @@
 // Topics: which are there, how big, how busy, how safe? 10,000 rows, of which only those in sight are fetched.
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { address, can, get } from '../core/api.js';
 import { asApiError, note, throttled } from '../core/data.js';
@@ -90,7 +90,7 @@ function usePages(filters) {
   const range = useRef({ from: 0, to: 60 });
   const loader = useRef({ load: (/** @type {boolean} */ _isAll) => {} });
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const abort = new AbortController();
     /** @type {Set<number>} */
     const fetched = new Set();
