@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.support.batches import NOW_MS
 from tests.support.log_world import TINY, LogWorld, encode_records, snapshot_of
@@ -10,6 +12,7 @@ from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import iter_headers
 from barnabas.simulation.crashing_disk import CrashingDisk, Fate, PowerFailure
 from barnabas.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, CheckpointError
+from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.recovery.lost_offsets import Hole
 from barnabas.storage.recovery.segment_ends import Evidence
 
@@ -53,6 +56,27 @@ def test_every_flipped_byte_is_found_unless_it_is_outside_the_checksum() -> None
             world.disk.write(path, damaged)
             assert world.open(clean=False).log_end_offset == header.base_offset, place
             world.log.segments.release()
+
+
+def test_index_entries_that_a_full_disk_kept_in_memory_are_made_anew_after_a_kill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The segment is synced and its indexes are well formed, but they are not complete."""
+    world = LogWorld(LogConfig(index_interval_bytes=0))
+    for i in range(4):
+        world.append(NOW_MS + i)
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as full:
+        full.setattr(TimeIndex, "_write", is_full)
+        full.setattr(OffsetIndex, "_write", is_full)
+        world.log.roll()
+        world.log.segments.release()
+    log = world.open(clean=False, recovery_point=4)
+    assert log.segments[0].time_index.last() == (NOW_MS + 3, 3)
+    assert log.segments[0].index.last()[0] == 3
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 
+from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk
 from barnabas.storage.checkpoints import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from barnabas.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
@@ -32,6 +33,15 @@ def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
         and all(entry[0] >= 0 and 0 <= entry[1] < segment.size_bytes for entry in entries[:1] + entries[-1:])
         and all(stamp[0] >= 0 and stamp[1] >= 0 for stamp in stamps[:1])
     )
+
+
+def is_time_index_complete(segment: Segment) -> bool:
+    """Returns whether the time index ends with the segment's largest timestamp, as it does after a roll; also if that
+    cannot be read. Raises OSError."""
+    try:
+        return segment.time_index.last()[0] == segment.largest_timestamp()[0]
+    except RecordsRejected:
+        return True
 
 
 def do_last_entries_fit(segment: Segment) -> bool:
