@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from barnabas.simulation.answer_rows import CompleteAnswers
 from barnabas.simulation.answer_times import AnsweredInTime
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.decided_metadata import DecidedMetadata
@@ -21,4 +22,5 @@ def promises(cluster: Cluster, decided: DecidedMetadata, acked: Callable[[], Map
         AnsweredInTime(cluster, exchanges),
         WritesContinue(cluster, decided, exchanges),
         ResponsesAreTrue(cluster, exchanges, acked),
+        CompleteAnswers(exchanges),
     ]
