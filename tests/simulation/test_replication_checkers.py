@@ -33,6 +33,7 @@ from barnabas.simulation.replication_checkers import (
 )
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.scenario import Run, Settings, run
+from barnabas.simulation.second_decisions import SecondDecisions
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.worlds.replicated import CONTROLLER, Replicated, produce_request
 
@@ -175,6 +176,19 @@ def test_decisions_that_are_wrong(now: PartitionImage, options: dict[str, Any], 
         step(now, **options)
 
 
+def test_in_portions_a_broker_leaves_before_it_is_registered_again_and_not_without_that() -> None:
+    healthy, alone = world_of(partition()), world_of(NEXT._replace(isr=(1,)), offset=11, fenced=(2, 3))
+    back = NEXT._replace(isr=(1, 2), partition_epoch=5)
+    decisions = Decisions({"min.insync.replicas": "2"}, in_portions=True)
+    decisions.on_image(healthy, alone)
+    decisions.on_image(alone, world_of(NEXT._replace(isr=(1,)), offset=12, fenced=(2, 3), again=(2, 3)))
+    decisions.on_image(alone, world_of(back, offset=13, again=(2, 3)))
+    decisions = Decisions({"min.insync.replicas": "2"}, in_portions=True)
+    decisions.on_image(healthy, alone)
+    with pytest.raises(Violation, match="broker 2 has left ISR and ELR, and is back as the same incarnation"):
+        decisions.on_image(alone, world_of(back, offset=12, again=(3,)))
+
+
 def test_a_leader_that_waits_for_less_than_the_isr() -> None:
     leadership = Leadership(1, partition(), 0, 0)
     led = replica(role=Role.LEADER, leadership=leadership)
@@ -257,6 +271,8 @@ def test_nobody_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_isr_that_does_not_grow_again(with_core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of the cluster does not get on, or, where no part has to, all of it does not become whole."""
     monkeypatch.setattr(Leadership, "enlarged", lambda *arguments: None)
+    # The second decision would find the mistake first.
+    monkeypatch.setattr(SecondDecisions, "check", lambda *arguments: None)
     if not with_core:
         monkeypatch.setattr(scenario, "core", lambda cluster, *arguments: frozenset(cluster.nodes))
     kill = Fault(4_000, FaultKind.KILL, "broker2", duration_ms=14_000)

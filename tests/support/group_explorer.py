@@ -22,6 +22,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupResponse
 from barnabas.simulation.coordinator_dict import CoordinatorDict
 from barnabas.simulation.coordinator_replay import wrong_groups
 from barnabas.simulation.history import Violation
+from barnabas.simulation.second_decision_table import second_decisions
 
 _GROUP, _SIMPLE = "g", "simple"
 _STEPS = 60
@@ -105,6 +106,10 @@ class GroupExplorer:
         self._uses_classic = self._random.random() < 0.6
 
     def run(self) -> None:
+        with second_decisions().judging():
+            self._run()
+
+    def _run(self) -> None:
         steps = [
             self._beat,
             self._beat,

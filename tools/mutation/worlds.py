@@ -26,6 +26,7 @@ from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
 from barnabas.simulation.scenario import Settings
 from barnabas.simulation.scenario import run as simulate
+from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 from barnabas.simulation.work_features import WorkFeature
@@ -58,7 +59,8 @@ def _rot(seed: int) -> Found:
 
 def _storage(seed: int) -> Found:
     stride, fate = divmod(seed - 1, len(Fate))
-    fail_everywhere([list(Fate)[fate]], every=_STORAGE_STRIDES[stride])
+    with second_decisions().judging():
+        fail_everywhere([list(Fate)[fate]], every=_STORAGE_STRIDES[stride])
     return None
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
 from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage
 from barnabas.replication.partition import Partition
@@ -26,17 +27,23 @@ _MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 class Decisions:
     """Checks the controller's decisions. `defaults` are the nodes' properties, which apply if topics and brokers do not
     override them. In ZooKeeper mode a dead broker loses its registration (`unregisters`) before the controller takes it
-    out of its ISRs.
+    out of its ISRs. With decisions `in_portions` a broker that comes back in another incarnation leaves ISRs and ELRs
+    some partitions at a time, and its registration follows with the last of them: then it must not be back in one of
+    these ISRs as the same incarnation.
     """
 
-    def __init__(self, defaults: Mapping[str, str], *, unregisters: bool = False) -> None:
+    def __init__(self, defaults: Mapping[str, str], *, unregisters: bool = False, in_portions: bool = False) -> None:
         self._defaults = defaults
         self._unregisters = unregisters
+        self._in_portions = in_portions
+        #: The brokers that have left a partition and await another incarnation, with their current epoch.
+        self._leaving: dict[tuple[TopicPartition, int], int] = {}
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
         """Does nothing: this checks only the controller."""
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
+        self._check_leaving(now)
         for (tp, _), earlier, decided in changed_partitions(before, now):
             min_isr = min(self.min_isr(now, tp.topic), len(decided.replicas))
             problem = _state_problem(None if self._unregisters else now, decided, min_isr)
@@ -44,10 +51,23 @@ class Decisions:
                 may_be_unclean = any(self.allows_unclean(image, tp.topic) for image in (before, now))
                 problem = _step_problem(earlier, decided, may_be_unclean=may_be_unclean)
                 if not problem and min_isr == min(self.min_isr(before, tp.topic), len(earlier.replicas)):
-                    problem = _departure_problem(before, now, earlier, decided, min_isr)
+                    gone = _departed(before, now, earlier, decided, min_isr)
+                    if self._in_portions:
+                        self._leaving.update({(tp, replica): now.brokers[replica].epoch for replica in gone})
+                    elif gone:
+                        problem = f"broker {gone[0]} leaves ISR and ELR although it may have committed records"
             if problem:
                 before_text = "nothing" if earlier is None else partition_text(earlier)
                 raise Violation(f"decided wrongly: {problem}: {tp}: {partition_text(decided)}; before: {before_text}")
+
+    def _check_leaving(self, now: MetadataImage) -> None:
+        for (tp, replica), epoch in list(self._leaving.items()):
+            registration, partition = now.brokers.get(replica), now.partition(*tp)
+            if registration is None or registration.epoch != epoch or partition is None:
+                del self._leaving[tp, replica]
+            elif replica in partition.isr:
+                text = f"broker {replica} has left ISR and ELR, and is back as the same incarnation"
+                raise Violation(f"decided wrongly: {text}: {tp}: {partition_text(partition)}")
 
     def min_isr(self, image: MetadataImage, topic: str) -> int:
         return int(self._value(image, topic, _MIN_ISR, "1"))
@@ -88,17 +108,15 @@ def _step_problem(earlier: PartitionImage, decided: PartitionImage, *, may_be_un
     return ""
 
 
-def _departure_problem(
+def _departed(
     before: MetadataImage, now: MetadataImage, earlier: PartitionImage, decided: PartitionImage, min_isr: int
-) -> str:
-    """Returns the violation of a departure from ISR and ELR; none without ELRs or after an unclean election."""
+) -> list[int]:
+    """Returns the brokers that leave ISR and ELR as the incarnation that they were; none without ELRs or after an
+    unclean election."""
     if not now.elr_enabled or RECOVERING in (earlier.leader_recovery_state, decided.leader_recovery_state):
-        return ""
+        return []
     if len(decided.isr) >= min_isr or decided.partition_epoch != earlier.partition_epoch + 1:
-        return ""
+        return []
     gone = {*earlier.isr, *earlier.elr} - {*decided.isr, *decided.elr}
-    for replica in sorted(gone & set(decided.replicas)):
-        registration, next_registration = before.brokers.get(replica), now.brokers.get(replica)
-        if registration is not None and next_registration is not None and registration.epoch == next_registration.epoch:
-            return f"broker {replica} leaves ISR and ELR although it may have committed records"
-    return ""
+    known = [each for each in sorted(gone & set(decided.replicas)) if each in before.brokers and each in now.brokers]
+    return [each for each in known if before.brokers[each].epoch == now.brokers[each].epoch]

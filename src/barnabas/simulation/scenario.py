@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,7 +51,9 @@ from barnabas.simulation.replication_checkers import (
     UncleanElections,
 )
 from barnabas.simulation.replication_decisions import Decisions
+from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.settings_operator import SettingsOperator
+from barnabas.simulation.short_slices import SliceSize, draw_slices, short_slices
 from barnabas.simulation.side_works import with_features
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
 from barnabas.simulation.sound_logs import SoundLogs
@@ -216,6 +219,13 @@ def drawn_properties(settings: Settings) -> dict[str, str]:
     return draw_properties(World(settings.seed).stream("properties"), settings.layout)
 
 
+def drawn_slices(settings: Settings) -> dict[SliceSize, int]:
+    """Returns the sizes of slices that the seed draws; none where its properties are not drawn either."""
+    if not settings.draws_properties:
+        return {}
+    return draw_slices(World(settings.seed).stream("slices"))
+
+
 class Run:
     """A simulated run: builds the cluster, clients and faults, and executes the phases one after the other."""
 
@@ -248,6 +258,10 @@ class Run:
         self.committed = Committed(self.cluster, self.unclean)
         self.log_ends = LogEnds(self.world)
         self.descriptions: Descriptions | None = None
+        drawn = {size.name for size in drawn_slices(settings)}
+        self.decides_in_portions = not drawn.isdisjoint({"PARTITIONS_IN_PORTION", "PARTITIONS_AT_ONCE"})
+        #: None with checkers of the caller's choice.
+        self.decided_again = second_decisions() if checkers is None else None
         self.checkers = tuple(self._checkers() if checkers is None else checkers)
         self.watch = Watch(self.cluster, self.checkers)
 
@@ -265,7 +279,7 @@ class Run:
             self.committed,
             Offsets(unclean),
             Quorum(cluster),
-            Decisions(cluster.layout.properties, unregisters=in_zookeeper),
+            Decisions(cluster.layout.properties, unregisters=in_zookeeper, in_portions=self.decides_in_portions),
             needless,
             *([followed] if in_zookeeper else []),
         ]
@@ -286,6 +300,7 @@ class Run:
             SoundLogs(),
         ]
         own += promises(cluster, self.decided, lambda: self.work.acked)
+        own += [] if self.decided_again is None else [self.decided_again]
         return [elections, NoUncaughtExceptions(), *own, *self.work.checkers]
 
     def execute(self) -> Outcome:
@@ -294,7 +309,13 @@ class Run:
         watched = reachable(self.settings.layout, self.settings.work) if self.settings.counts_rare_events else []
         seen: Mapping[str, int] = {}
         try:
-            with counted(watched) as seen, ambient(self.world), self.injector.injecting(self.schedule):
+            with (
+                short_slices(drawn_slices(self.settings)),
+                nullcontext() if self.decided_again is None else self.decided_again.judging(),
+                counted(watched) as seen,
+                ambient(self.world),
+                self.injector.injecting(self.schedule),
+            ):
                 self._phases()
                 problems = self._audit()
         except (Violation, Livelock) as broken:

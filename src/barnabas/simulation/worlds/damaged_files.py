@@ -22,6 +22,7 @@ from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.history import Violation
 from barnabas.simulation.log_files import Batch, LogFiles, read_batches, read_log
 from barnabas.simulation.log_rules import ProducerDict, wrong_aborted, wrong_epochs, wrong_index, wrong_times
+from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.offline.dump import DumpedFile, DumpFailed, DumpOptions, dump_files
@@ -62,6 +63,10 @@ class DamagedFiles:
         self.damages: list[Damage] = []
 
     def run(self) -> None:
+        with second_decisions().judging():
+            self._run()
+
+    def _run(self) -> None:
         disk = MemoryDisk()
         end = self._write(disk)
         files = _files_of(disk)

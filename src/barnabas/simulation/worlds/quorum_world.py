@@ -15,6 +15,7 @@ from barnabas.protocol.messages.records_metadata import ConfigRecord
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.raft.voters import VoterKey
 from barnabas.simulation.crashing_disk import Fate
+from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.worlds.quorum_checker import Violation, name_of
 from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place, Places
 
@@ -28,11 +29,15 @@ class World(Places):
     _wiped = False
 
     def run(self) -> World:
+        with second_decisions().judging():
+            self._run()
+        return self
+
+    def _run(self) -> None:
         self.heap.later(100, self._propose)
         self.heap.later(300, self._trouble)
         self.heap.run_until(_TROUBLE_MS)
         self._heal()
-        return self
 
     def _up(self) -> list[Place]:
         return [place for place in self.places.values() if place.node is not None]

@@ -39,6 +39,7 @@ from barnabas.simulation.replication_checkers import (
 )
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.settings_operator import SettingsOperator
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.sound_logs import SoundLogs
@@ -273,7 +274,8 @@ class ReplicationRun:
         problem: str | None = None
         course: list[Note] = []
         try:
-            self._run()
+            with second_decisions().judging():
+                self._run()
         except Violation as broken:
             problem = str(broken)
             if broken.at is not None:

@@ -30,6 +30,7 @@ from barnabas.simulation.history import Violation
 from barnabas.simulation.injector import Injector
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.rare_events import observed
+from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
 from barnabas.simulation.worlds.replicated import RawClient, Replicated
 from barnabas.simulation.worlds.scripted_client import Answered, ScriptedClient
@@ -115,7 +116,7 @@ class SecurityRun:
         problem: str | None = None
         self._prepare()
         try:
-            with observed([DECISION], self.effects.on_decision):
+            with second_decisions().judging(), observed([DECISION], self.effects.on_decision):
                 self._run()
         except (Violation, Livelock) as broken:
             problem = str(broken)

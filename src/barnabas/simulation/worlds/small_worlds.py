@@ -14,6 +14,7 @@ from functools import cache
 from typing import Final
 
 from barnabas.simulation.faults import Fault
+from barnabas.simulation.history import Violation
 from barnabas.simulation.rare_event_table import RARE_EVENTS
 from barnabas.simulation.rare_events import Need, RareEvent, counted
 from barnabas.simulation.shortening import kind_of, shorten
@@ -131,7 +132,7 @@ def _run_transactions(settings: WorldSettings) -> _Result:
     problem: str | None = None
     try:
         explorer.run()
-    except AssertionError as broken:
+    except (AssertionError, Violation) as broken:
         problem = str(broken)
     trace = explorer.world.world.trace
     return _Result(problem, trace.count, [str(line) for line in fold(trace.notes)])

@@ -36,7 +36,9 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.batch import Record, encode_batch
+from barnabas.simulation.history import Violation
 from barnabas.simulation.leadership_transfers import LeadershipTransfers
+from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.worlds.replicated import RawClient, Replicated
 from barnabas.simulation.worlds.txn_client import Coordination, fetch_request, marker_request, read, visible
 
@@ -340,6 +342,10 @@ class Explorer:
 
     def run(self) -> None:
         """Runs the seed. Raises AssertionError with the condition that does not hold."""
+        with second_decisions().judging():
+            self._run()
+
+    def _run(self) -> None:
         scripts = {actor.name: actor.script() for actor in self.actors}
         drivers = [Driver(self.world, name, script) for name, script in scripts.items()]
         for partition in range(PARTITIONS):
@@ -448,7 +454,7 @@ def explore(seed: int) -> Outcome:
     outcome = Outcome(seed)
     try:
         explorer.run()
-    except AssertionError as broken:
+    except (AssertionError, Violation) as broken:
         outcome.problem = str(broken)
     for actor in explorer.actors:
         for txn in actor.transactions:

@@ -1,0 +1,162 @@
+"""Decisions at limits, made a second time: sizes, ages, epochs, sequences and majorities.
+
+A wrong limit shows nowhere for long: a segment rolls too early, an offset expires an hour too late, an ISR shrinks one
+millisecond too soon. So each decision of a table is made again by a simple function, with the same arguments and on the
+same state, and both must agree. A run meets a limit exactly once in a million times. So the product's function is also
+asked what it would decide exactly at its limits and one beside them; only functions without effects have such probes.
+
+The wrappers exist only while a run is judged. They only observe: a run is the same with and without them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final
+
+from barnabas.common.errors import FatalFault, RecordsRejected, RequestFailed
+from barnabas.simulation.ambient import replaced
+from barnabas.simulation.history import Violation
+from barnabas.simulation.simulated_cluster import Cluster
+
+#: The answer of a second decision about state that it cannot see without an effect on the run.
+UNJUDGED: Final = object()
+#: The calls of each function that are probed: the first ones, and then one of so many.
+_PROBED_AT_FIRST: Final = 15
+_PROBED: Final = 25
+_PRODUCT: Final = "barnabas."
+_REFUSALS: Final = (RequestFailed, RecordsRejected, FatalFault)
+
+Arguments = tuple[Any, ...]
+
+
+def _itself(result: Any, *_: Any) -> Any:
+    return result
+
+
+def _no_probes(*_: Any, **__: Any) -> Iterable[Arguments]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecondDecision:
+    """A function of the product, and the simple function that decides the same."""
+
+    #: "module:function" or "module:Class.method", below `barnabas`.
+    target: str
+    #: Takes the same arguments. A refusal is raised as the product raises it; only its error code counts.
+    expected: Callable[..., Any]
+    #: Takes the same arguments. Returns others, close to the limits.
+    probes: Callable[..., Iterable[Arguments]] = _no_probes
+    #: Makes the result comparable: takes the result, and the arguments.
+    shown: Callable[..., Any] = _itself
+
+
+class SecondDecisions:
+    """The judge of one run."""
+
+    def __init__(self, table: Sequence[SecondDecision]) -> None:
+        self._table = table
+        self._problems: list[Violation] = []
+        self._calls: Counter[str] = Counter()
+        self._is_open = False
+        #: The number of decisions that were compared.
+        self.compared = 0
+
+    def check(self, cluster: Cluster | None = None) -> None:
+        """Raises the first violation; within the product's call it could be taken for an error of the product."""
+        if self._problems:
+            raise self._problems[0]
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Judges all decisions while the context is open. Raises LookupError if a function does not exist."""
+        with ExitStack() as stack:
+            for row in self._table:
+                for owner, name, replacement in self._replacements(row):
+                    stack.enter_context(replaced(owner, name, replacement))
+            self._is_open = True
+            stack.callback(self._close)
+            yield
+        self.check()
+
+    def _close(self) -> None:
+        self._is_open = False
+
+    def _replacements(self, row: SecondDecision) -> list[tuple[Any, str, Any]]:
+        """Returns what is replaced: a method in its class, a function in its module and in all that imported it."""
+        module_name, _, path = row.target.partition(":")
+        module = importlib.import_module(_PRODUCT + module_name)
+        *owners, name = path.split(".")
+        owner: Any = module
+        for each in owners:
+            owner = vars(owner)[each]
+        original: Any = vars(owner).get(name)
+        if not callable(original):
+            raise LookupError(f"{row.target} is not a function")
+        judged = self._judged(original, row)
+        if owners:
+            return [(owner, name, judged)]
+        loaded = [each for key, each in sorted(sys.modules.items()) if key.startswith(_PRODUCT)]
+        return [(each, name, judged) for each in loaded if vars(each).get(name) is original]
+
+    def _judged(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
+        @wraps(original)
+        def judged(*arguments: Any, **named: Any) -> Any:
+            if not self._is_open:
+                return original(*arguments, **named)
+            self._calls[row.target] += 1
+            if self._calls[row.target] <= _PROBED_AT_FIRST or not self._calls[row.target] % _PROBED:
+                for probe in list(row.probes(*arguments, **named)):
+                    self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
+            return self._decide(row, arguments, named, original)
+
+        return judged
+
+    def _decide(self, row: SecondDecision, arguments: Arguments, named: Any, original: Callable[..., Any]) -> Any:
+        expected = _outcome(row.expected, arguments, named)
+        try:
+            result = original(*arguments, **named)
+        except _REFUSALS as refusal:
+            self._judge(row, arguments, expected, _refused(refusal))
+            raise
+        self._judge(row, arguments, expected, row.shown(result, *arguments))
+        return result
+
+    def _compare(
+        self, row: SecondDecision, arguments: Arguments, named: Any, expected: Any, original: Callable[..., Any]
+    ) -> None:
+        try:
+            found = row.shown(original(*arguments, **named), *arguments)
+        except _REFUSALS as refusal:
+            found = _refused(refusal)
+        except Exception as error:
+            # It was asked here, so it is no failure of the caller.
+            found = "failed", type(error).__name__
+        self._judge(row, arguments, expected, found)
+
+    def _judge(self, row: SecondDecision, arguments: Arguments, expected: Any, found: Any) -> None:
+        if expected is UNJUDGED:
+            return
+        self.compared += 1
+        if found != expected and not self._problems:
+            shown = ", ".join(repr(each)[:200] for each in arguments if not callable(each))
+            self._problems.append(
+                Violation(f"decided otherwise: {row.target}({shown}) is {found!r}, it should be {expected!r}")
+            )
+
+
+def _outcome(decide: Callable[..., Any], arguments: Arguments, named: Any) -> Any:
+    try:
+        return decide(*arguments, **named)
+    except _REFUSALS as refusal:
+        return _refused(refusal)
+
+
+def _refused(refusal: BaseException) -> tuple[str, object]:
+    return "refused", getattr(refusal, "code", None)
