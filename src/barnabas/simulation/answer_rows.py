@@ -84,7 +84,8 @@ ROWS: Final[dict[int, tuple[_Rows, ...]]] = {
 _LEFT_OUT: Final = frozenset({17, 18, 36})
 #: The only row of a part of an answer that is refused as a whole.
 _REFUSED: Final = object()
-#: Produce, Fetch, Metadata, OffsetCommit, Heartbeat, BrokerHeartbeat and ConsumerGroupHeartbeat: one of so many.
+#: Produce, Fetch, Metadata, OffsetCommit, Heartbeat, BrokerHeartbeat and ConsumerGroupHeartbeat: one of so many of each
+#: version.
 _FREQUENT: Final = frozenset({0, 1, 3, 8, 12, 63, 68})
 _SAMPLED: Final = 16
 
@@ -96,7 +97,8 @@ class CompleteAnswers(Listener):
 
     def __init__(self, exchanges: Exchanges) -> None:
         self._exchanges = exchanges
-        self._seen: Counter[int] = Counter()
+        #: The number of answers by API key and version.
+        self._seen: Counter[tuple[int, int]] = Counter()
         #: The number of answers that were compared.
         self.compared = 0
         exchanges.listen(self)
@@ -109,8 +111,8 @@ class CompleteAnswers(Listener):
         if not exchange.is_of_node:
             return
         api_key = request.api_key
-        self._seen[api_key] += 1
-        if api_key in _FREQUENT and self._seen[api_key] % _SAMPLED != 1:
+        self._seen[api_key, request.version] += 1
+        if api_key in _FREQUENT and self._seen[api_key, request.version] % _SAMPLED != 1:
             return
         self.compared += 1
         problem = _wrong_answer(request, frame)

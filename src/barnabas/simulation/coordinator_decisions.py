@@ -29,7 +29,7 @@ def _refuse(code: ErrorCode) -> None:
 
 # -- transactions
 
-#: What is compared of an image: state, producer id, epoch, last epoch, next and previous producer id.
+#: The compared fields of an image: state, producer id, epoch, last epoch, next and previous producer id.
 _Image = tuple[TxnState, int, int, int, int, int]
 
 

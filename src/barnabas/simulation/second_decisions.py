@@ -136,7 +136,7 @@ class SecondDecisions:
         except _REFUSALS as refusal:
             found = _refused(refusal)
         except Exception as error:
-            # It was asked here, so it is no failure of the caller.
+            # The caller did not ask this, so it is no failure of the caller.
             found = "failed", type(error).__name__
         self._judge(row, arguments, expected, found)
 

@@ -26,7 +26,8 @@ _IN_FLIGHT_MAX: Final = 5
 _TRIES: Final = 60
 _PAUSE_S: Final = 0.1
 _PRODUCE_TIMEOUT_MS: Final = 3_000
-_BY_NAME: Final = 12
+#: The versions of Produce that sessions use: those of releases since zstd, with topics by name.
+_RELEASES: Final = range(7, 13)
 #: The number of bursts that a session sends with one producer id.
 _BURSTS_OF_A_SESSION: Final = 40
 #: The errors after which the producer starts over with another producer id; after all others it repeats.
@@ -96,6 +97,7 @@ class _Session:
         self._script = script
         self._name = name
         self._random = random
+        self._version = Random(name).choice(_RELEASES)
         self._producer_id, self._epoch = -1, -1
         self._sequences: Counter[Place] = Counter()
         self._number = 0
@@ -116,7 +118,9 @@ class _Session:
         waiting = [self._made(place) for _ in range(self._random.randint(1, _IN_FLIGHT_MAX))]
         for _ in range(_TRIES):
             node = await self._bare.leader(*place)
-            calls = [self._bare.call(node, batch.request, ProduceResponse, version_max=_BY_NAME) for batch in waiting]
+            calls = [
+                self._bare.call(node, batch.request, ProduceResponse, version_max=self._version) for batch in waiting
+            ]
             answers = await asyncio.gather(*calls)
             while waiting and answers:
                 answer = answers.pop(0)

@@ -31,7 +31,7 @@ def _is_full(segment: Any, limits: Any, size: int, last_offset: int, timestamp: 
     if segment.size_bytes > 0:
         first = segment._first_timestamp
         if first < 0:
-            return UNJUDGED  # It is not read yet, or there is none.
+            return UNJUDGED  # The first timestamp is not read yet, or there is none.
         reasons.append(timestamp > first + limits.segment_ms)
     if segment.index.is_loaded and segment.time_index.is_loaded:
         reasons.append(len(segment.index) >= limits.index_entries)

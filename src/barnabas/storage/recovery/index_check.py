@@ -17,6 +17,18 @@ _TIMES = struct.Struct(">qi")
 _LAST_ENTRIES = 8
 
 
+def are_indexes_complete(disk: Disk, segment: Segment) -> bool:
+    """Returns whether both indexes are those of a rolled segment: sound, and the time index ends with the largest
+    timestamp, unless that cannot be read. Raises OSError.
+    """
+    if not are_indexes_sound(disk, segment) or not do_last_entries_fit(segment):
+        return False
+    try:
+        return segment.time_index.last()[0] == segment.largest_timestamp()[0]
+    except RecordsRejected:
+        return True
+
+
 def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
     """Returns whether both indexes have whole, ascending entries with positions inside the segment, unlike torn or
     blank indexes. Raises OSError.
@@ -33,15 +45,6 @@ def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
         and all(entry[0] >= 0 and 0 <= entry[1] < segment.size_bytes for entry in entries[:1] + entries[-1:])
         and all(stamp[0] >= 0 and stamp[1] >= 0 for stamp in stamps[:1])
     )
-
-
-def is_time_index_complete(segment: Segment) -> bool:
-    """Returns whether the time index ends with the segment's largest timestamp, as it does after a roll; also if that
-    cannot be read. Raises OSError."""
-    try:
-        return segment.time_index.last()[0] == segment.largest_timestamp()[0]
-    except RecordsRejected:
-        return True
 
 
 def do_last_entries_fit(segment: Segment) -> bool:

@@ -58,7 +58,7 @@ from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.log import Log, LogParts
 from barnabas.storage.producer_replay import note_producer, replay_producers, take_snapshot
 from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from barnabas.storage.recovery.index_check import are_indexes_sound, do_last_entries_fit, is_time_index_complete
+from barnabas.storage.recovery.index_check import are_indexes_complete
 from barnabas.storage.recovery.lost_offsets import Damage, Hole, Losses, clip, subtract
 from barnabas.storage.recovery.missing_epochs import find_missing_epochs
 from barnabas.storage.recovery.rescan import (
@@ -448,11 +448,7 @@ class _Recovery:
         opening = self._opening
         following = bisect_right(self.segments.bases, segment.base_offset)
         is_last = not opening.clean and self.segments.bases[following] == opening.recovery_point
-        return not is_last or (
-            are_indexes_sound(self._disk, segment)
-            and do_last_entries_fit(segment)
-            and is_time_index_complete(segment)
-        )
+        return not is_last or are_indexes_complete(self._disk, segment)
 
     def _rescan(self, unverified: list[Segment], log_start_offset: int) -> int:
         """Scans the unsynced part batch by batch, and cuts it at the first batch that is not intact (@F of the module
