@@ -191,11 +191,11 @@ class Actor:
         commit = random.random() < 0.7
         if commit:
             txn.outcome = UNKNOWN
-        code = yield from self._again(self._end(commit))
+        code = yield from self._ended(commit)
         if code is ErrorCode.NONE and commit:
             txn.outcome = COMMITTED
         if code is ErrorCode.NONE and self.version == 2 and random.random() < 0.3:
-            code = yield from self._again(self._end(False))
+            code = yield from self._ended(False)
         yield random.randint(0, 300)
         return code is ErrorCode.NONE
 
@@ -272,6 +272,13 @@ class Actor:
         )
         return Call(TRANSACTION_STATE_TOPIC, 0, request)
 
+    def _ended(self, commit: bool) -> Step:
+        """Ends the transaction. From then on its markers can be repeated: a coordinator has sent them."""
+        code = yield from self._again(self._end(commit))
+        if code is ErrorCode.NONE:
+            self._explorer.on_markers_sent(self.name)
+        return code
+
     def _end(self, commit: bool) -> Call:
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
@@ -279,7 +286,7 @@ class Actor:
         call = Call(TRANSACTION_STATE_TOPIC, 0, request, 5 if self.version == 2 else 4)
         if self.version == 2:
             self._explorer.remember(call)
-            self._explorer.remember_marker(self.producer_id, self.epoch + 1, commit)
+            self._explorer.remember_marker(self.name, self.producer_id, self.epoch + 1, commit)
         return call
 
 
@@ -301,21 +308,32 @@ class Explorer:
         for key_type in (0, 1):
             Coordination(self.world).of("anybody", key_type)
         self._remembered: list[Call] = []
+        #: The markers of ends that no coordinator has decided; and those of each actor's last end.
+        self._unsent_markers: list[Call] = []
+        self._latest_markers: dict[str, list[Call]] = {}
         self._seen: list[list[bytes | None]] = [[] for _ in range(PARTITIONS)]
         self.actors = [Actor(self, number, Random(seed * 100 + number)) for number in range(4)]
 
     def remember(self, call: Call) -> None:
         self._remembered.append(call)
 
-    def remember_marker(self, producer_id: int, epoch: int, commit: bool) -> None:
-        """Records a marker that a coordinator of version 2 sends, to repeat it later."""
+    def remember_marker(self, name: str, producer_id: int, epoch: int, commit: bool) -> None:
+        """Records a marker that a coordinator of version 2 sends, to repeat it after that."""
+        made = self._latest_markers[name] = []
         tags = ((VERSION_TAG, b"\x02"),)
         coordinator_epoch = self.world.image(TRANSACTION_STATE_TOPIC).leader_epoch
         for partition in range(PARTITIONS):
             request = marker_request(
                 producer_id, epoch, commit=commit, partition=partition, coordinator_epoch=coordinator_epoch, tags=tags
             )
-            self._remembered.append(Call(TOPIC, partition, request))
+            made.append(Call(TOPIC, partition, request))
+        self._remembered += made
+        self._unsent_markers += made
+
+    def on_markers_sent(self, name: str) -> None:
+        """Allows the repetition of the markers of an actor's last end."""
+        sent = self._latest_markers.pop(name, [])
+        self._unsent_markers = [each for each in self._unsent_markers if not any(each is other for other in sent)]
 
     # -- scripts of the ghost and the readers
 
@@ -325,7 +343,9 @@ class Explorer:
             yield random.randint(20, 200)
             if self._remembered:
                 last = len(self._remembered)
-                yield self._remembered[random.randrange(max(0, last - 30), last)]
+                call = self._remembered[random.randrange(max(0, last - 30), last)]
+                if not any(call is each for each in self._unsent_markers):
+                    yield call
 
     def _reader(self, partition: int) -> Script:
         offset = 0
