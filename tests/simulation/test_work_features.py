@@ -17,6 +17,7 @@ from barnabas.replication.partition import Partition
 from barnabas.simulation.bulk_work import name_of, padded
 from barnabas.simulation.coordinator_replay import Coordinators
 from barnabas.simulation.scenario import Run, Settings, drawn_features, layout_of, run, struck_clients
+from barnabas.simulation.second_decisions import SecondDecisions
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work_features import WorkFeature
 from barnabas.storage import retention, time_search
@@ -198,8 +199,9 @@ def absences_are_for_good(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_mistake_is_found(
     feature: WorkFeature, plant: Plant, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The comparison with a replay of the log would find some of them before the clients can.
+    # The comparisons with a replay of the log and with second decisions would find some of them before the clients can.
     monkeypatch.setattr(Coordinators, "check", lambda *_: None)
+    monkeypatch.setattr(SecondDecisions, "check", lambda *_: None)
     plant(monkeypatch)
     found = problems_of(feature, 30 if feature is WorkFeature.STATIC else 12)
     assert any(problem.startswith(said) for problem in found), found
