@@ -14,7 +14,7 @@ from barnabas.simulation.history import Violation
 from barnabas.simulation.simulated_cluster import Cluster
 
 _KEPT_MAX = 400
-_PARTS = tuple(field.name for field in fields(MetadataImage))
+_PARTS = tuple(field.name for field in fields(MetadataImage) if field.compare)
 
 
 class SameImages:

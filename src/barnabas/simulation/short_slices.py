@@ -63,7 +63,7 @@ SLICE_SIZES: Final = (
     SliceSize("_SCANNED_AT_ONCE", ("controller.zookeeper.active_controller",)),
     SliceSize("_READS_AT_ONCE", ("broker.zookeeper.membership",)),
     SliceSize("_STEPS_AT_ONCE", ("replication.image_slices",)),
-    SliceSize("_STEPS_AT_ONCE", ("storage.upkeep",)),
+    SliceSize("_STEPS_AT_ONCE", ("storage.slices",)),
     SliceSize("_EXPIRED_AT_ONCE", ("replication.purgatory",)),
     SliceSize("_FIRED_PER_TURN", ("coordinators.deadlines",)),
     SliceSize("LOAD_SLICE_RECORDS", ("coordinators.loading",)),

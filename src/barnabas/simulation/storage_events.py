@@ -253,7 +253,7 @@ COMPACTION: Final = (
     ),
     RareEvent(
         "compaction stops before an open transaction",
-        "storage.compaction.cleaner:cleanable",
+        "storage.compaction.choice:cleanable",
         lambda call: call.subject.producers.first_undecided_offset is not None and len(call.subject.segments) > 1,
     ),
     RareEvent(
