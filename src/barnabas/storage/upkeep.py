@@ -22,7 +22,7 @@ from barnabas.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     parse_dir_name,
 )
-from barnabas.storage.compaction.choice import HighWatermark, unknown
+from barnabas.storage.compaction.choice import HighWatermark
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
@@ -60,7 +60,7 @@ class LogUpkeep:
         self.cleaner = cleaner
         self.futures = futures
         self._timers: dict[str, Timer] = {}
-        self._high_watermark_of: HighWatermark = unknown
+        self._high_watermark: HighWatermark | None = None
         self.recovery_points = RecoveryPoints(
             host,
             config,
@@ -72,7 +72,7 @@ class LogUpkeep:
         self.checkpointed_high_watermarks: Offsets = {}
 
     def start(self, high_watermark_of: HighWatermark) -> None:
-        self._high_watermark_of = high_watermark_of
+        self._high_watermark = high_watermark_of
         for key, kind in (
             ("log.flush.offset.checkpoint.interval.ms", self._recovery_points),
             ("log.flush.start.offset.checkpoint.interval.ms", self._log_starts),
@@ -96,6 +96,9 @@ class LogUpkeep:
 
     def _is_future(self, log: Log) -> bool:
         return self.futures.get(log.topic_partition) is log
+
+    def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        return None if self._high_watermark is None else self._high_watermark(topic_partition)
 
     def _every(self, key: str, task: Callable[[], Iterator[None] | None]) -> None:
         interval_ms = self._config.int_of(key)

@@ -8,7 +8,6 @@ from tests.support.log_world import PARTITION, TOPIC_ID, encode_records
 from barnabas.common.config import BrokerConfig
 from barnabas.common.log_config import LogConfig
 from barnabas.simulation.host import MemoryHost
-from barnabas.storage.compaction.choice import unknown
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 
@@ -25,7 +24,7 @@ def started(host: MemoryHost) -> LogManager:
         "log.dirs": "/logs",
     }
     manager = LogManager(host, BrokerConfig.from_properties(properties))
-    manager.start(high_watermark_of=unknown)
+    manager.start(high_watermark_of=lambda _: None)
     return manager
 
 

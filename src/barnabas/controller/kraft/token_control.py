@@ -4,7 +4,8 @@ their commit. Expired tokens are removed every `delegation.token.expiry.check.in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, TypeVar
 
 from barnabas.common.config import BrokerConfig
@@ -42,6 +43,8 @@ _Decision = Callable[[ControllerView, TokenQuestion, DelegationTokenRecord | Non
 _SELF: Final = "controller"
 #: The number of tokens whose HMACs are computed in one portion.
 _PORTION: Final = 1_000
+#: The number of tokens of which the expired ones are looked for in one turn of the loop.
+_SWEPT_AT_ONCE: Final = 5_000
 
 
 class TokenControl:
@@ -123,11 +126,20 @@ class TokenControl:
     def _remove_expired(self) -> None:
         if not self._proposals.is_active or self._proposals.image.metadata_version < V_3_6_IV2:
             return
-        now_ms = self._host.clock.wall_ms()
-        known = self._proposals.image.security.tokens
-        expired = sorted(token_id for token_id, token in known.items() if is_expired(token, now_ms))
-        if expired:
-            self._proposals.propose(tokens.removals(expired, _SELF))
+        self._remove_expired_of(iter(self._proposals.image.security.tokens))
+
+    def _remove_expired_of(self, token_ids: Iterator[str]) -> None:
+        """Removes the expired ones of some of these tokens, and continues in the next turn of the loop."""
+        if not self._proposals.is_active:
+            return
+        now_ms, known = self._host.clock.wall_ms(), self._proposals.image.security.tokens
+        some = tuple(islice(token_ids, _SWEPT_AT_ONCE))
+        # A token can have been removed since the sweep began.
+        expired = sorted(each for each in some if each in known and is_expired(known[each], now_ms))
+        if expired and not self._proposals.propose(tokens.removals(expired, _SELF)):
+            return
+        if some:
+            self._host.timers.call_soon(lambda: self._remove_expired_of(token_ids))
 
 
 class TokenIndex:

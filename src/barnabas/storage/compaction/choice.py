@@ -14,10 +14,6 @@ from barnabas.storage.log import Log
 HighWatermark = Callable[[TopicPartition], int | None]
 
 
-def unknown(topic_partition: TopicPartition) -> None:
-    """Returns None: before the start, there are no replicas."""
-
-
 class CleanerChoice:
     """Looks for the log that most needs a pass. `clean_until` returns the offset up to which a log in a directory is
     clean, `failed` is called with a directory that cannot be read.
@@ -37,7 +33,8 @@ class CleanerChoice:
         self._clean_until = clean_until
         self._failed = failed
         self._found: tuple[float, TopicPartition] | None = None
-        self.high_watermark_of: HighWatermark = unknown
+        #: None before the start, when there are no replicas.
+        self.high_watermark_of: HighWatermark | None = None
         #: Directories without space for a pass.
         self.full: set[str] = set()
         #: Logs that are being copied.
@@ -75,7 +72,7 @@ class CleanerChoice:
             return None
         if root in self._offline or root in self.full:
             return None
-        high_watermark = self.high_watermark_of(topic_partition)
+        high_watermark = None if self.high_watermark_of is None else self.high_watermark_of(topic_partition)
         if high_watermark is None:
             high_watermark = log.log_start_offset
         try:
