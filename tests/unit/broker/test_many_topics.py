@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.finished import finished
 from tests.support.wired import WiredBroker
 
-from barnabas.broker.handlers import describe_log_dirs, describe_topic_partitions, fetch
+from barnabas.broker.handlers import (
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    fetch,
+)
 from barnabas.common.errors import ErrorCode
+from barnabas.common.types import TopicPartition
 from barnabas.controller.requests import reassignments
+from barnabas.coordinators.transactions.state import TxnState
 from barnabas.metadata.image import BROKER_RESOURCE
 from barnabas.metadata.topics import TopicImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest
 from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 TOPICS = 250
 
@@ -150,3 +162,59 @@ def test_a_fetch_of_very_many_partitions_waits_without_watching_them(
     ((_, response),) = client.received()
     assert isinstance(response, FetchResponse)
     assert len(response.responses) == len(topics)
+
+
+def test_a_repeated_partition_is_described_once_and_in_steps(
+    wired: WiredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition with 20,000 producers, named 100 times, had a response of 2,000,000 rows, built in one turn."""
+    state = SimpleNamespace(
+        producer_id=1, epoch=0, last_sequence=0, last_timestamp=0, coordinator_epoch=-1, txn_first_offset=None
+    )
+    log = SimpleNamespace(producers=SimpleNamespace(producers=dict.fromkeys(range(2_000), state)))
+    monkeypatch.setattr(wired.broker.replicas, "leader", lambda *arguments, **options: SimpleNamespace(log=log))
+    topic = DescribeProducersRequest.TopicRequest(name="t1", partition_indexes=[0] * 100)
+    work = describe_producers.handle(cast("Any", None), DescribeProducersRequest(topics=[topic]), wired.broker.services)
+    steps = 0
+    while True:
+        try:
+            steps += next(work)
+        except StopIteration as end:
+            response = end.value
+            break
+    ((row,),) = [topic.partitions for topic in response.topics]
+    assert len(row.active_producers) == 2_000
+    assert steps >= 2_000 // describe_producers._PRODUCERS_PER_STEP
+
+
+def test_a_transaction_of_many_partitions_is_described_once_and_in_steps(
+    wired: WiredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = frozenset(TopicPartition(f"t{index % 500}", index) for index in range(5_000))
+    image = SimpleNamespace(
+        partitions=partitions, state=TxnState.ONGOING, timeout_ms=1, start_ms=2, producer_id=3, producer_epoch=4
+    )
+    transaction = SimpleNamespace(transactional_id="x", image=image)
+    monkeypatch.setattr(wired.broker.services.transactions, "describe", lambda _: transaction)
+    request = DescribeTransactionsRequest(transactional_ids=["x"] * 100)
+    work = describe_transactions.handle(cast("Any", None), request, wired.broker.services)
+    response = finished(work)
+    (row,) = response.transaction_states
+    found = {TopicPartition(topic.topic, index) for topic in row.topics for index in topic.partitions}
+    assert found == partitions
+    assert [topic.topic for topic in row.topics] == sorted({each.topic for each in partitions})
+    again = describe_transactions.handle(cast("Any", None), request, wired.broker.services)
+    assert sum(again) >= 5_000 // describe_transactions._PARTITIONS_PER_STEP
+
+
+def test_the_offsets_of_a_group_are_fetched_once(wired: WiredBroker) -> None:
+    """A group with 50,000 offsets, named 1,000 times, had a response of a gigabyte."""
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    named = OffsetFetchRequest.OffsetFetchRequestTopics(name="t1", partition_indexes=[0])
+    groups = [*[group(group_id="g", topics=None)] * 1_000, *[group(group_id="g", topics=[named])] * 2]
+    client = wired.connect()
+    keys = FindCoordinatorRequest(coordinator_keys=["g"], key_type=0)
+    client.call(keys, 4, FindCoordinatorResponse)
+    wired.host.time.run_for(5_000)
+    response = client.call(OffsetFetchRequest(groups=groups), 8, OffsetFetchResponse)
+    assert [len(one.topics) for one in response.groups] == [0, 1, 1]

@@ -171,7 +171,7 @@ class OffsetRequests:
                     group.member_id,
                     group.member_epoch,
                 )
-                for group in request.groups
+                for group in _once(request.groups)
             ]
         elif request.topics is None:
             fetches = [_Fetch(request.group_id, None)]
@@ -299,6 +299,21 @@ class OffsetRequests:
 
 def _requested(topics: Iterable[tuple[str, Sequence[int]]]) -> Sequence[tuple[str, Sequence[int]]]:
     return list(topics)
+
+
+def _once(
+    groups: Sequence[OffsetFetchRequest.OffsetFetchRequestGroup],
+) -> Iterator[OffsetFetchRequest.OffsetFetchRequestGroup]:
+    """Yields the requested groups; one whose whole offsets are requested several times, once. Otherwise a request of
+    1 MB, for 50,000 offsets each time, would have a response of many gigabytes.
+    """
+    whole: set[str] = set()
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in whole:
+                continue
+            whole.add(group.group_id)
+        yield group
 
 
 def _deleted(response: OffsetDeleteResponse, code: ErrorCode) -> OffsetDeleteResponse:
