@@ -10,7 +10,7 @@ import pytest
 from barnabas.simulation.history import Violation
 from barnabas.simulation.worlds.damaged_files import DamagedFiles
 from barnabas.storage.offline import dump, repair, verify
-from barnabas.storage.recovery import recovery, rescan
+from barnabas.storage.recovery import index_check, rescan
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -29,7 +29,7 @@ def _indexes_are_not_rebuilt(plant: pytest.MonkeyPatch) -> None:
 
 
 def _last_entries_are_trusted(plant: pytest.MonkeyPatch) -> None:
-    plant.setattr(recovery, "do_last_entries_fit", lambda segment: True)
+    plant.setattr(index_check, "do_last_entries_fit", lambda segment: True)
     plant.setattr(rescan, "do_last_entries_fit", lambda segment: True)
 
 
