@@ -6,6 +6,7 @@ import struct
 
 import pytest
 from tests.support.consumer_members import Consumer, consumer_group, describe, settle
+from tests.support.finished import finished
 from tests.support.group_world import Answer, Context, GroupWorld, subscription
 
 from barnabas.common.errors import ErrorCode
@@ -49,7 +50,7 @@ def owned_by(world: GroupWorld, member_id: str) -> set[tuple[str, int]]:
     member = consumer_group(world).members[member_id]
     answer = world.sync("g", member.epoch, member_id)
     assert answer.error is ErrorCode.NONE
-    return set(parse_assignment(answer.response.assignment)[0])
+    return set(finished(parse_assignment(answer.response.assignment))[0])
 
 
 def rejoin(world: GroupWorld, member_id: str) -> int:

@@ -46,7 +46,7 @@ from barnabas.coordinators.runtime import (
     ShardLog,
     ShardState,
 )
-from barnabas.coordinators.steps import ROWS, in_steps
+from barnabas.coordinators.steps import ROWS, Turns, in_steps
 
 #: The number of groups processed in one turn of the loop after loading.
 _SLICE = 256
@@ -96,6 +96,7 @@ class GroupShard:
         partition: TopicPartition,
         leader_epoch: int,
         held: HeldBytes,
+        turns: Turns,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -111,7 +112,8 @@ class GroupShard:
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=config.offsets_topic_codec,
         )
-        writes = Writes(log, host, deadlines, self._on_consumer_group, timeout_ms=config.offsets_commit_timeout_ms)
+        timeout_ms = config.offsets_commit_timeout_ms
+        writes = Writes(log, host, deadlines, self._on_consumer_group, turns, timeout_ms=timeout_ms)
         self._context = GroupContext(host, config, log, deadlines, writes, held)
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()

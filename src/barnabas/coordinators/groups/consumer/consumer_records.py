@@ -13,12 +13,15 @@ key type   key                   value
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Collection, Generator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
 from barnabas.common.errors import DecodeError
+from barnabas.common.gradual import sorted_gradually
 from barnabas.coordinators.groups.consumer.member import (
     NO_REGEX,
+    PER_UNIT,
     Assignment,
     ClassicInfo,
     Member,
@@ -26,7 +29,7 @@ from barnabas.coordinators.groups.consumer.member import (
 )
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 from barnabas.coordinators.runtime import KeyValue
-from barnabas.protocol.codec import decode, encode_into
+from barnabas.protocol.codec import decode, encode_in_steps, encode_into
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -46,6 +49,13 @@ from barnabas.protocol.messages.records_group import (
 _INT16 = struct.Struct(">h")
 _VERSION: Final = 0
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+S = TypeVar("S", str, bytes)
+#: A record that is built in steps, if it has many topics or partitions.
+RecordInSteps = Generator[int, None, KeyValue]
+#: The fixed cost of a topic, compared with one of its partitions, and the cost of a step.
+_TOPIC_WORK: Final = 25
+_WORK_PER_UNIT: Final = _TOPIC_WORK * PER_UNIT
 
 
 class ConsumerRecordType(IntEnum):
@@ -104,6 +114,32 @@ def _record(key: ConsumerKey, value: Message) -> KeyValue:
     return KeyValue(encode_key(key), _value(value))
 
 
+def _record_in_steps(key: ConsumerKey, value: Message, rows: int) -> RecordInSteps:
+    if rows <= PER_UNIT:
+        return _record(key, value)
+    out = bytearray(_INT16.pack(_VERSION))
+    yield from encode_in_steps(value, _VERSION, out)
+    return KeyValue(encode_key(key), bytes(out))
+
+
+def _in_order(names: Collection[S]) -> Generator[int, None, list[S]]:
+    return sorted(names) if len(names) <= PER_UNIT else (yield from sorted_gradually(names))
+
+
+def topic_rows(row: Callable[[bytes, list[int]], T], assignment: Assignment) -> Generator[int, None, list[T]]:
+    """Returns `row(topic id, partitions)` for each topic, in order and in steps."""
+    rows: list[T] = []
+    work = 0
+    for topic_id in (yield from _in_order(assignment)):
+        partitions = assignment[topic_id]
+        rows.append(row(topic_id, sorted(partitions)))
+        work += _TOPIC_WORK + len(partitions)
+        if work > _WORK_PER_UNIT:
+            yield work // _WORK_PER_UNIT
+            work = 0
+    return rows
+
+
 def group_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return _record(ConsumerKey(ConsumerRecordType.GROUP, group_id), value)
@@ -114,7 +150,7 @@ def target_epoch_record(group_id: str, epoch: int) -> KeyValue:
     return _record(ConsumerKey(ConsumerRecordType.TARGET_EPOCH, group_id), value)
 
 
-def member_record(group_id: str, member: Member) -> KeyValue:
+def member_record(group_id: str, member: Member) -> RecordInSteps:
     classic = None
     if member.classic is not None:
         classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
@@ -129,44 +165,50 @@ def member_record(group_id: str, member: Member) -> KeyValue:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_names=(yield from _in_order(member.topic_names)),
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
         classic_member_metadata=classic,
     )
-    return _record(ConsumerKey(ConsumerRecordType.MEMBER, group_id, member.member_id), value)
+    key = ConsumerKey(ConsumerRecordType.MEMBER, group_id, member.member_id)
+    return (yield from _record_in_steps(key, value, len(member.topic_names)))
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue:
-    topic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
-    value = ConsumerGroupTargetAssignmentMemberValue(
-        topic_partitions=[topic(topic_id=topic_id, partitions=sorted(target[topic_id])) for topic_id in sorted(target)]
-    )
-    return _record(ConsumerKey(ConsumerRecordType.TARGET, group_id, member_id), value)
+def target_record(group_id: str, member_id: str, target: Assignment) -> RecordInSteps:
+    rows = yield from topic_rows(_target_row, target)
+    value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows)
+    return (yield from _record_in_steps(ConsumerKey(ConsumerRecordType.TARGET, group_id, member_id), value, len(rows)))
 
 
-def current_record(group_id: str, member: Member) -> KeyValue:
+def _target_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupTargetAssignmentMemberValue.TopicPartition:
+    return ConsumerGroupTargetAssignmentMemberValue.TopicPartition(topic_id=topic_id, partitions=partitions)
+
+
+def current_record(group_id: str, member: Member) -> RecordInSteps:
+    assigned = yield from topic_rows(_current_row, member.assigned)
+    revoking = yield from topic_rows(_current_row, member.revoking)
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=_topics(member.assigned),
-        partitions_pending_revocation=_topics(member.revoking),
+        assigned_partitions=assigned,
+        partitions_pending_revocation=revoking,
     )
-    return _record(ConsumerKey(ConsumerRecordType.CURRENT, group_id, member.member_id), value)
+    key = ConsumerKey(ConsumerRecordType.CURRENT, group_id, member.member_id)
+    return (yield from _record_in_steps(key, value, len(assigned) + len(revoking)))
 
 
-def _topics(assignment: Assignment) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
-    topic = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
-    return [topic(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
+def _current_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions:
+    return ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions(topic_id=topic_id, partitions=partitions)
 
 
-def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> KeyValue:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> RecordInSteps:
+    topics = yield from _in_order(resolved.topics)
     value = ConsumerGroupRegularExpressionValue(
-        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+        topics=topics, version=resolved.version, timestamp=resolved.timestamp_ms
     )
-    return _record(ConsumerKey(ConsumerRecordType.REGEX, group_id, regex), value)
+    return (yield from _record_in_steps(ConsumerKey(ConsumerRecordType.REGEX, group_id, regex), value, len(topics)))
 
 
 def parse_consumer_key(key: bytes) -> ConsumerKey | None:
