@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.common.gradual import sorted_gradually
-from barnabas.coordinators.groups.consumer.member import PER_UNIT, Assignment, assignment_in_steps
+from barnabas.coordinators.groups.consumer.member import PER_UNIT, Assignment, assignment_in_steps, assignment_of
 
 
 class Subscriber(NamedTuple):
@@ -84,38 +84,27 @@ def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -
     return (yield from _assign_equal(subscribers, counts))
 
 
-def _kept(one: Subscriber, counts: PartitionCounts, taken: set[_Partition]) -> Generator[int, None, list[_Partition]]:
-    """Returns the partitions of a member that it can keep, in order. A partition assigned to two members stays with the
-    first one."""
-    kept = []
-    target = one.target
-    work = 0
-    for topic_id in sorted(target) if len(target) <= PER_UNIT else (yield from sorted_gradually(target)):
-        if topic_id in one.topic_ids:
-            for partition in sorted(target[topic_id]):
-                place = (topic_id, partition)
-                if partition < counts[topic_id] and place not in taken:
-                    taken.add(place)
-                    kept.append(place)
-        work += 1 + len(target[topic_id])
-        if work > PER_UNIT:
-            yield work // PER_UNIT
-            work = 0
-    return kept
-
-
 def _all_kept(
     in_order: Sequence[Subscriber], counts: PartitionCounts, taken: set[_Partition]
 ) -> Generator[int, None, dict[str, list[_Partition]]]:
-    """Returns the partitions that each member can keep, and adds them to `taken`."""
+    """Returns the partitions that each member can keep, in order, and adds them to `taken`. A partition assigned to two
+    members stays with the first one."""
     kept: dict[str, list[_Partition]] = {}
     work = 0
     for one in in_order:
-        places = kept[one.member_id] = yield from _kept(one, counts, taken)
-        work += 1 + len(places)
-        if work > PER_UNIT:
-            yield 1
-            work = 0
+        target, wanted = one.target, one.topic_ids
+        places = kept[one.member_id] = []
+        for topic_id in sorted(target) if len(target) <= PER_UNIT else (yield from sorted_gradually(target)):
+            if topic_id in wanted:
+                for partition in sorted(target[topic_id]):
+                    place = (topic_id, partition)
+                    if partition < counts[topic_id] and place not in taken:
+                        taken.add(place)
+                        places.append(place)
+            work += 1 + len(target[topic_id])
+            if work > PER_UNIT:
+                yield work // PER_UNIT
+                work = 0
     return kept
 
 
@@ -143,7 +132,8 @@ def _assign_equal(subscribers: Sequence[Subscriber], counts: PartitionCounts) ->
     yield from _fill(kept, limits, (topic_ids, counts, taken))
     targets: Targets = {}
     for member_id, places in kept.items():
-        targets[member_id] = yield from assignment_in_steps(places)
+        is_long = len(places) > PER_UNIT
+        targets[member_id] = (yield from assignment_in_steps(places)) if is_long else assignment_of(places)
         work += 1 + len(places)
         if work > PER_UNIT:
             yield 1

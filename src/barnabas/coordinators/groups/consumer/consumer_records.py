@@ -13,7 +13,7 @@ key type   key                   value
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
@@ -50,9 +50,10 @@ _INT16 = struct.Struct(">h")
 _VERSION: Final = 0
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-S = TypeVar("S", str, bytes)
 #: A record that is built in steps, if it has many topics or partitions.
 RecordInSteps = Generator[int, None, KeyValue]
+#: The number of topics up to which an assignment is encoded in one step, even if each has many partitions.
+FEW_TOPICS: Final = 16
 #: The fixed cost of a topic, compared with one of its partitions, and the cost of a step.
 _TOPIC_WORK: Final = 25
 _WORK_PER_UNIT: Final = _TOPIC_WORK * PER_UNIT
@@ -114,23 +115,22 @@ def _record(key: ConsumerKey, value: Message) -> KeyValue:
     return KeyValue(encode_key(key), _value(value))
 
 
-def _record_in_steps(key: ConsumerKey, value: Message, rows: int) -> RecordInSteps:
-    if rows <= PER_UNIT:
-        return _record(key, value)
+def _long_record(key: ConsumerKey, value: Message) -> RecordInSteps:
     out = bytearray(_INT16.pack(_VERSION))
     yield from encode_in_steps(value, _VERSION, out)
     return KeyValue(encode_key(key), bytes(out))
 
 
-def _in_order(names: Collection[S]) -> Generator[int, None, list[S]]:
-    return sorted(names) if len(names) <= PER_UNIT else (yield from sorted_gradually(names))
+def topic_rows(row: Callable[[bytes, list[int]], T], assignment: Assignment) -> list[T]:
+    """Returns `row(topic id, partitions)` for each topic, in order; for assignments of few topics."""
+    return [row(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
 
 
-def topic_rows(row: Callable[[bytes, list[int]], T], assignment: Assignment) -> Generator[int, None, list[T]]:
+def topic_rows_in_steps(row: Callable[[bytes, list[int]], T], assignment: Assignment) -> Generator[int, None, list[T]]:
     """Returns `row(topic id, partitions)` for each topic, in order and in steps."""
     rows: list[T] = []
     work = 0
-    for topic_id in (yield from _in_order(assignment)):
+    for topic_id in (yield from sorted_gradually(assignment)):
         partitions = assignment[topic_id]
         rows.append(row(topic_id, sorted(partitions)))
         work += _TOPIC_WORK + len(partitions)
@@ -151,6 +151,9 @@ def target_epoch_record(group_id: str, epoch: int) -> KeyValue:
 
 
 def member_record(group_id: str, member: Member) -> RecordInSteps:
+    names = member.topic_names
+    is_long = len(names) > PER_UNIT
+    in_order = (yield from sorted_gradually(names)) if is_long else sorted(names)
     classic = None
     if member.classic is not None:
         classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
@@ -165,20 +168,23 @@ def member_record(group_id: str, member: Member) -> RecordInSteps:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=(yield from _in_order(member.topic_names)),
+        subscribed_topic_names=in_order,
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
         classic_member_metadata=classic,
     )
     key = ConsumerKey(ConsumerRecordType.MEMBER, group_id, member.member_id)
-    return (yield from _record_in_steps(key, value, len(member.topic_names)))
+    return (yield from _long_record(key, value)) if is_long else _record(key, value)
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> RecordInSteps:
-    rows = yield from topic_rows(_target_row, target)
-    value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows)
-    return (yield from _record_in_steps(ConsumerKey(ConsumerRecordType.TARGET, group_id, member_id), value, len(rows)))
+    key = ConsumerKey(ConsumerRecordType.TARGET, group_id, member_id)
+    if len(target) <= FEW_TOPICS:
+        rows = topic_rows(_target_row, target)
+        return _record(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows))
+    rows = yield from topic_rows_in_steps(_target_row, target)
+    return (yield from _long_record(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows)))
 
 
 def _target_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupTargetAssignmentMemberValue.TopicPartition:
@@ -186,8 +192,13 @@ def _target_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupTargetAs
 
 
 def current_record(group_id: str, member: Member) -> RecordInSteps:
-    assigned = yield from topic_rows(_current_row, member.assigned)
-    revoking = yield from topic_rows(_current_row, member.revoking)
+    is_long = len(member.assigned) + len(member.revoking) > FEW_TOPICS
+    if is_long:
+        assigned = yield from topic_rows_in_steps(_current_row, member.assigned)
+        revoking = yield from topic_rows_in_steps(_current_row, member.revoking)
+    else:
+        assigned = topic_rows(_current_row, member.assigned)
+        revoking = topic_rows(_current_row, member.revoking)
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -196,7 +207,7 @@ def current_record(group_id: str, member: Member) -> RecordInSteps:
         partitions_pending_revocation=revoking,
     )
     key = ConsumerKey(ConsumerRecordType.CURRENT, group_id, member.member_id)
-    return (yield from _record_in_steps(key, value, len(assigned) + len(revoking)))
+    return (yield from _long_record(key, value)) if is_long else _record(key, value)
 
 
 def _current_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions:
@@ -204,11 +215,11 @@ def _current_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupCurrent
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> RecordInSteps:
-    topics = yield from _in_order(resolved.topics)
+    topics = yield from sorted_gradually(resolved.topics)
     value = ConsumerGroupRegularExpressionValue(
         topics=topics, version=resolved.version, timestamp=resolved.timestamp_ms
     )
-    return (yield from _record_in_steps(ConsumerKey(ConsumerRecordType.REGEX, group_id, regex), value, len(topics)))
+    return (yield from _long_record(ConsumerKey(ConsumerRecordType.REGEX, group_id, regex), value))
 
 
 def parse_consumer_key(key: bytes) -> ConsumerKey | None:

@@ -31,6 +31,7 @@ from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 _NAMES_PER_UNIT: Final = 4_000
 #: The fixed cost of a member's subscription, compared with one of its names.
 _SUBSCRIPTION_WORK: Final = 4
+_NO_NAMES: Final = frozenset[str]()
 
 
 class ConsumerGroupState(Enum):
@@ -96,18 +97,23 @@ class ConsumerGroup:
 
     def names(self) -> frozenset[str]:
         """Returns the topics that any member subscribes to."""
-        return frozenset().union(*set(self._subscriptions()))
+        return frozenset().union(*{member.topic_names for member in self.members.values()}, *self._matched())
 
     def names_in_steps(self) -> Generator[int, None, frozenset[str] | set[str]]:
         """Returns the topics that any member subscribes to. The caller must not change them."""
         subscriptions: set[frozenset[str]] = set()
         work = 0
-        for names in self._subscriptions():
+        for member in self.members.values():
+            # Equal subscriptions of two members are compared name by name.
+            names = member.topic_names
             subscriptions.add(names)
             work += _SUBSCRIPTION_WORK + len(names)
             if work > _NAMES_PER_UNIT:
                 yield work // _NAMES_PER_UNIT
                 work = 0
+        if self.regexes:
+            subscriptions.update(self._matched())
+        subscriptions.discard(_NO_NAMES)
         if len(subscriptions) == 1:
             return subscriptions.pop()
         topics: set[str] = set()
@@ -119,11 +125,8 @@ class ConsumerGroup:
                 work = 0
         return topics
 
-    def _subscriptions(self) -> Iterator[frozenset[str]]:
-        """Yields the sets of topics that members subscribe to by name, and by expression; many are equal."""
-        for member in self.members.values():
-            if member.topic_names:
-                yield member.topic_names
+    def _matched(self) -> Iterator[frozenset[str]]:
+        """Yields the sets of topics that members subscribe to by expression."""
         for regex in {member.regex for member in self.members.values()}:
             resolved = self.regexes.get(regex) if regex else None
             if resolved is not None:
@@ -133,7 +136,8 @@ class ConsumerGroup:
         return sum(member.regex == regex for member in self.members.values())
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in names for names in self._subscriptions())
+        by_name = any(topic in member.topic_names for member in self.members.values())
+        return by_name or any(topic in names for names in self._matched())
 
     def all_classic_without(self, leaving: Iterable[str]) -> bool:
         """Returns whether `leaving` contains exactly the members that use the consumer protocol."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
-from barnabas.coordinators.groups.consumer.consumer_records import topic_rows
+from barnabas.coordinators.groups.consumer.consumer_records import FEW_TOPICS, topic_rows, topic_rows_in_steps
 from barnabas.coordinators.groups.consumer.draft import Change, Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import (
@@ -108,11 +108,15 @@ class Heartbeats:
 
     def _join_or_renew(self, draft: Draft, heartbeat: ConsumerHeartbeat) -> Steps:
         request = heartbeat.request
-        yield from self._ensure_group(draft, request.member_epoch)
+        if draft.now is None:
+            yield from self._ensure_group(draft, request.member_epoch)
         self._check_capacity(draft.group, request.member_id)
         member_id = request.member_id or _new_id(self._context.host.random.uuid())
         owned = yield from owned_of(request)
-        known = yield from self._find(draft, request, member_id, owned)
+        if request.instance_id is not None:
+            known = yield from self._find_static(draft, request, member_id, owned)
+        else:
+            known = _find(draft.group, request, member_id, owned)
         before = known or Member(member_id)
         updated = _updated(before, heartbeat)
         changed = False
@@ -131,7 +135,12 @@ class Heartbeats:
         draft.effects.append(committed)
         response = self._response(group, member)
         if with_assignment:
-            rows = yield from topic_rows(_row, member.assigned)
+            is_long = len(member.assigned) > FEW_TOPICS
+            rows = (
+                (yield from topic_rows_in_steps(_row, member.assigned))
+                if is_long
+                else topic_rows(_row, member.assigned)
+            )
             response.assignment = ConsumerGroupHeartbeatResponse.Assignment(topic_partitions=rows)
         return lambda: heartbeat.reply(response)
 
@@ -142,19 +151,6 @@ class Heartbeats:
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {size_max} members.",
             )
-
-    def _find(
-        self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
-    ) -> Generator[int, None, Member | None]:
-        """Returns the member that sent the request; None if it is new."""
-        group = draft.group
-        if request.instance_id is not None:
-            return (yield from self._find_static(draft, request, member_id, owned))
-        if _is_new(request):
-            return group.members.get(member_id)
-        member = group.member(member_id)
-        _check_epoch(member, request.member_epoch, owned)
-        return member
 
     def _find_static(
         self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
@@ -201,6 +197,17 @@ class Heartbeats:
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._context.heartbeat_interval_ms(group.group_id),
         )
+
+
+def _find(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
+) -> Member | None:
+    """Returns the dynamic member that sent the request; None if it is new."""
+    if _is_new(request):
+        return group.members.get(member_id)
+    member = group.member(member_id)
+    _check_epoch(member, request.member_epoch, owned)
+    return member
 
 
 def replace_static(context: ConsumerContext, draft: Draft, old: Member, member_id: str) -> Generator[int, None, Member]:

@@ -59,7 +59,8 @@ class Planner:
         # The topics can change between two steps: the group is then compared with them once more, because this version
         # is older.
         version = self._context.topics.version
-        resolved_anew = yield from self._resolve_regexes(draft, describable)
+        regexes = {one.regex for one in draft.group.members.values()} - {""}
+        resolved_anew = bool(regexes) and (yield from self._resolve_regexes(draft, regexes, describable))
         changed = before is None or before.topic_names != member.topic_names or old_regex != member.regex
         bump = changed or resolved_anew or draft.group.epoch == 0
         yield from self._compare_topics(draft, version, bump=bump)
@@ -82,13 +83,14 @@ class Planner:
             resolved.version < self._context.topics.version or age_ms > self._context.config.regex_refresh_interval_ms
         )
 
-    def _resolve_regexes(self, draft: Draft, describable: Describable | None) -> Generator[int, None, bool]:
+    def _resolve_regexes(
+        self, draft: Draft, regexes: Collection[str], describable: Describable | None
+    ) -> Generator[int, None, bool]:
         """Resolves new and stale expressions by the rights of the member whose request it is, as Kafka does. Returns
         whether any of them now matches other topics."""
         group, topics = draft.group, self._context.topics
-        wanted = sorted({member.regex for member in group.members.values() if member.regex})
         changed = False
-        for regex in wanted:
+        for regex in sorted(regexes):
             known = group.regexes.get(regex)
             if known is not None and not self._is_stale(known):
                 continue

@@ -102,7 +102,7 @@ class _Batch:
         self.size_bytes = 0
         self._weighed = 0
         #: The first records of a large batch, encoded.
-        self.encoded = BatchDraft()
+        self.encoded: BatchDraft | None = None
 
     @property
     def is_full(self) -> bool:
@@ -117,9 +117,10 @@ class _Batch:
 
     def encode_some(self) -> bool:
         """Encodes one turn's part of the records of a large batch. Returns whether there are no more."""
-        records, encoded = self.draft.records, self.encoded
+        records = self.draft.records
         if len(records) <= _ENCODED_PER_TURN:
             return True
+        encoded = self.encoded = self.encoded or BatchDraft()
         for record in islice(records, encoded.count, encoded.count + _ENCODED_PER_TURN):
             encoded.add(record.key, record.value)
         return encoded.count == len(records)
@@ -324,7 +325,7 @@ class Writes:
                 answered_late.append(True)
                 self._refuse(slot, client_error(code))
 
-        encoded = self._log.encode(batch.encoded) if batch.encoded.count else self._log.batch_of(draft.records)
+        encoded = self._log.batch_of(draft.records) if batch.encoded is None else self._log.encode(batch.encoded)
         self._log.append_batch(encoded, answered, settled)
 
     def _apply(self, slot: Slot, draft: Draft) -> None:
