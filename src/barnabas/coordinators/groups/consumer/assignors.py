@@ -122,19 +122,21 @@ def _assign_equal(subscribers: Sequence[Subscriber], counts: PartitionCounts) ->
         extras -= 1
     work = 0
     for member_id, places in kept.items():
-        surplus = places[limits[member_id] :]
-        taken.difference_update(surplus)
-        del places[limits[member_id] :]
-        work += 1 + len(surplus)
-        if work > PER_UNIT:
-            yield 1 + work // _IDS_PER_UNIT
-            work = 0
+        limit = limits[member_id]
+        if len(places) > limit:
+            surplus = places[limit:]
+            taken.difference_update(surplus)
+            del places[limit:]
+            work += 1 + len(surplus)
+            if work > PER_UNIT:
+                yield 1 + work // _IDS_PER_UNIT
+                work = 0
     yield from _fill(kept, limits, (topic_ids, counts, taken))
     targets: Targets = {}
     for member_id, places in kept.items():
-        is_long = len(places) > PER_UNIT
-        targets[member_id] = (yield from assignment_in_steps(places)) if is_long else assignment_of(places)
-        work += 1 + len(places)
+        size = len(places)
+        targets[member_id] = (yield from assignment_in_steps(places)) if size > PER_UNIT else assignment_of(places)
+        work += 1 + size
         if work > PER_UNIT:
             yield 1
             work = 0

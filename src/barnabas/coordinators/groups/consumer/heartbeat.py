@@ -135,12 +135,9 @@ class Heartbeats:
         draft.effects.append(committed)
         response = self._response(group, member)
         if with_assignment:
-            is_long = len(member.assigned) > FEW_TOPICS
-            rows = (
-                (yield from topic_rows_in_steps(_row, member.assigned))
-                if is_long
-                else topic_rows(_row, member.assigned)
-            )
+            assigned = member.assigned
+            is_long = len(assigned) > FEW_TOPICS
+            rows = (yield from topic_rows_in_steps(_row, assigned)) if is_long else topic_rows(_row, assigned)
             response.assignment = ConsumerGroupHeartbeatResponse.Assignment(topic_partitions=rows)
         return lambda: heartbeat.reply(response)
 

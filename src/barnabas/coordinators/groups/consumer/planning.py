@@ -17,7 +17,7 @@ from barnabas.coordinators.groups.consumer.assignors import ASSIGNORS, Subscribe
 from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
-from barnabas.coordinators.groups.consumer.member import PER_UNIT, Assignment, Member, MemberState
+from barnabas.coordinators.groups.consumer.member import NOTHING, PER_UNIT, Assignment, Member, MemberState
 from barnabas.coordinators.groups.consumer.member_deadlines import DeadlineKind
 from barnabas.coordinators.groups.consumer.reconcile import Goal, reconcile
 from barnabas.coordinators.groups.consumer.regex import Describable, ResolvedRegex, check_regex, resolve
@@ -32,6 +32,7 @@ _REMOVAL_RETRY_MS: Final = 1_000
 _REMOVED_PER_UNIT: Final = 16
 #: The fixed cost of a member, compared with one of the names that it subscribes to.
 _MEMBER_WORK: Final = 16
+_MEMBERS_WORK_PER_UNIT: Final = PER_UNIT * _MEMBER_WORK
 
 
 class Planner:
@@ -128,27 +129,28 @@ class Planner:
         if group.epoch <= group.assignment_epoch:
             return
         subscribers = []
+        targets = group.targets
         counts: dict[bytes, int] = {}
-        known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+        known: dict[frozenset[str] | tuple[frozenset[str], str], frozenset[bytes]] = {}
         work = 0
         for member in group.in_order():
-            subscription = member.topic_names, member.regex
+            names = member.topic_names
+            subscription = (names, member.regex) if member.regex else names
             topic_ids = known.get(subscription)
             if topic_ids is None:
                 found = yield from self._topics_of(group, member)
                 # Of a topic that grows meanwhile, all members get the partitions of the latest look.
                 counts.update(found)
                 topic_ids = known[subscription] = frozenset(found)
-            target = group.target(member.member_id)
-            subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, target))
+            member_id = member.member_id
+            subscribers.append(Subscriber(member_id, member.instance_id, topic_ids, targets.get(member_id, NOTHING)))
             # Equal subscriptions of two members are compared name by name.
-            work += _MEMBER_WORK + len(member.topic_names)
-            if work > PER_UNIT * _MEMBER_WORK:
+            work += _MEMBER_WORK + len(names)
+            if work > _MEMBERS_WORK_PER_UNIT:
                 yield 1
                 work = 0
         assign = ASSIGNORS[self.assignor_of(group)]
-        targets = yield from assign(subscribers, counts)
-        yield from draft.put_targets(group.epoch, targets)
+        yield from draft.put_targets(group.epoch, (yield from assign(subscribers, counts)))
 
     def _topics_of(self, group: ConsumerGroup, member: Member) -> Generator[int, None, dict[bytes, int]]:
         """Returns the partition counts of the existing topics that the member subscribes to."""
