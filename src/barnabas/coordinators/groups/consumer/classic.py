@@ -224,8 +224,13 @@ def _supports(group: ConsumerGroup, join: Join) -> bool:
     """Returns whether one protocol of the joining member is supported by all classic members of the group."""
     if join.protocol_type != CONSUMER or not join.protocols:
         return False
-    others = [member.classic for member in group.members.values() if member.classic is not None]
-    return any(all(name in dict(other.protocols) for other in others) for name in join.protocols)
+    common = set(join.protocols)
+    for member in group.members.values():
+        if member.classic is not None:
+            common.intersection_update(dict(member.classic.protocols))
+            if not common:
+                return False
+    return True
 
 
 def _updated(member: Member, joined: Joined) -> Member:

@@ -10,7 +10,7 @@ a generator: the operation that it belongs to is stepped (`writes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import Final
 
 from barnabas.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
@@ -30,6 +30,8 @@ REGEX_REFRESH_MIN_MS: Final = 10_000
 _REMOVAL_RETRY_MS: Final = 1_000
 #: The number of members that are removed in a quarter of a millisecond.
 _REMOVED_PER_UNIT: Final = 16
+#: The number of members whose deadlines start in a quarter of a millisecond.
+_SESSIONS_PER_UNIT: Final = 64
 #: The fixed cost of a member, compared with one of the names that it subscribes to.
 _MEMBER_WORK: Final = 16
 _MEMBERS_WORK_PER_UNIT: Final = PER_UNIT * _MEMBER_WORK
@@ -220,11 +222,20 @@ class Planner:
             self.remove_after(group_id, member_id, DeadlineKind.SESSION, timeout_ms, _always)
 
     def restart_sessions(self, group: ConsumerGroup) -> None:
-        """Starts the deadlines of all members after a load: for their sessions, and for revocations in progress."""
-        for member in group.in_order():
-            self.extend_session(group.group_id, member)
-            if not member.is_classic:
-                self._watch_revocation(group.group_id, member)
+        """Starts the deadlines of all members after a load: for their sessions, and for revocations in progress. Those
+        of thousands of members start in later turns of the loop."""
+        self._context.writes.answer_in_steps(self._restart_sessions(group.group_id, group.in_order()), lambda _: None)
+
+    def _restart_sessions(self, group_id: str, members: Iterable[Member]) -> Generator[int, None, None]:
+        for count, one in enumerate(members, 1):
+            group = self._context.writes.group(group_id)
+            member = None if group is None else group.members.get(one.member_id)
+            if member is not None:
+                self.extend_session(group_id, member)
+                if not member.is_classic:
+                    self._watch_revocation(group_id, member)
+            if not count % _SESSIONS_PER_UNIT:
+                yield 1
 
     def remove_after(
         self,

@@ -193,8 +193,8 @@ class Writes:
             self._run(slot)
 
     def answer_in_steps(self, work: Generator[int, None, T], answer: Callable[[T], None]) -> None:
-        """Does work that reads a committed group and changes nothing: its first slice now, the others in later turns of
-        the loop. Raises what the first slice raises."""
+        """Does work that writes no records: its first slice now, the others in later turns of the loop. Raises what the
+        first slice raises."""
         found = Slice(self._clock).run(work)
         if found is None:
             self._turns.call_soon(lambda: self.answer_in_steps(work, answer))
