@@ -208,6 +208,24 @@ def test_requests_wait_for_a_plan_in_progress() -> None:
     assert len(consumer.owned) == COUNT
 
 
+def test_a_plan_whose_records_are_too_large_ends_early() -> None:
+    def turns_of(bytes_max: int) -> tuple[ErrorCode, int]:
+        measured = Measured()
+        measured.world.log.bytes_max = bytes_max
+        answer = Consumer(measured.world, "a", None, regex="t.*").send()
+        measured.host.time.run_for(0)
+        turns = measured.timers.turns
+        other = Consumer(measured.world, "b", ["t1"]).send()
+        measured.host.time.run_for(0)
+        assert other.error is ErrorCode.NONE
+        return answer.error, turns
+
+    planned, turns = turns_of(10_000_000)
+    refused, fewer = turns_of(30_000)
+    assert (planned, refused) == (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert fewer < turns / 2, "the expression is resolved, and nothing is assigned"
+
+
 def test_a_plan_in_progress_ends_with_the_leadership() -> None:
     measured = Measured()
     _, answer = begun(measured)

@@ -42,6 +42,8 @@ _IDS_PER_UNIT: Final = 4_000
 
 def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Assigning:
     """Assigns ranges. Static members come first, by instance id, so that a restart does not change their partitions."""
+    if not subscribers:
+        return {}
     in_order = sorted(subscribers, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
     shared: dict[str, dict[bytes, frozenset[int]]] = {one.member_id: {} for one in in_order}
     topic_ids = yield from _all_topics(subscribers)
@@ -64,12 +66,15 @@ def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
 
 def _all_topics(subscribers: Sequence[Subscriber]) -> Generator[int, None, list[bytes]]:
     """Returns the topics that any of them subscribes to, in order."""
-    found: set[bytes] = set()
     # Members with equal subscriptions share the set.
-    for topic_ids in {id(one.topic_ids): one.topic_ids for one in subscribers}.values():
-        found |= topic_ids
-        if len(topic_ids) > PER_UNIT:
-            yield 1 + len(topic_ids) // _IDS_PER_UNIT
+    subscriptions = list({id(one.topic_ids): one.topic_ids for one in subscribers}.values())
+    found: set[bytes] | frozenset[bytes] = subscriptions[0]
+    if len(subscriptions) > 1:
+        found = set(found)
+        for topic_ids in subscriptions[1:]:
+            found |= topic_ids
+            if len(topic_ids) > PER_UNIT:
+                yield 1 + len(topic_ids) // _IDS_PER_UNIT
     return sorted(found) if len(found) <= PER_UNIT else (yield from sorted_gradually(found))
 
 

@@ -93,7 +93,9 @@ class ConsumerGroup:
     def names_of(self, member: Member) -> frozenset[str]:
         """Returns the topics that the member subscribes to, by name or by expression, even if they do not exist."""
         resolved = self.regexes.get(member.regex) if member.regex else None
-        return member.topic_names if resolved is None else member.topic_names | resolved.topics
+        if resolved is None:
+            return member.topic_names
+        return member.topic_names | resolved.topics if member.topic_names else resolved.topics
 
     def names(self) -> frozenset[str]:
         """Returns the topics that any member subscribes to."""

@@ -33,6 +33,8 @@ from barnabas.records.draft import BatchDraft
 #: A batch above this takes no further request; with the target assignment of a large group it still fits into 1 MB.
 _BATCH_BYTES: Final = 256 * 1024
 _BATCH_OPERATIONS: Final = 256
+#: What a batch adds to a key and a value, at most.
+_RECORD_BYTES: Final = 16
 
 #: The work of one turn, and the fixed cost of an operation; a new target assignment costs the partitions and members of
 #: its group.
@@ -80,12 +82,18 @@ class Slot:
         self.topics_version = -1
 
 
+class _Before(NamedTuple):
+    """The state of a batch to return to if an operation is refused."""
+
+    draft: Savepoint
+    size_bytes: int
+
+
 class _InProgress(NamedTuple):
     """An operation whose steps are not done."""
 
     operation: GroupOperation
-    #: The state of the draft to return to if the operation is refused.
-    before: Savepoint
+    before: _Before
     steps: Steps
 
 
@@ -98,11 +106,16 @@ class _Batch:
         self.draft = draft
         self.ran: list[tuple[GroupOperation, Answer | None]] = []
         self.in_progress: _InProgress | None = None
-        #: The size of the records of the operations in `ran`.
+        #: The size of the records so far, without those that the operation in progress has added in this turn.
         self.size_bytes = 0
         self._weighed = 0
         #: The first records of a large batch, encoded.
         self.encoded: BatchDraft | None = None
+
+    def before(self) -> _Before:
+        """Returns the state before the operation in progress, or before the next one."""
+        going = self.in_progress
+        return _Before(self.draft.mark(), self.size_bytes) if going is None else going.before
 
     @property
     def is_full(self) -> bool:
@@ -111,9 +124,26 @@ class _Batch:
     def add(self, operation: GroupOperation, answer: Answer | None) -> None:
         """Adds an operation that has run."""
         self.ran.append((operation, answer))
+        self._weigh()
+
+    def _weigh(self) -> None:
         records = self.draft.records
         self.size_bytes += sum(_size(record) for record in records[self._weighed :])
         self._weighed = len(records)
+
+    def suspend(self, operation: GroupOperation, before: _Before, steps: Steps) -> int:
+        """Keeps an operation whose steps are not done. Returns the size of its records so far, without what the batch
+        adds to each of them."""
+        self.in_progress = _InProgress(operation, before, steps)
+        self._weigh()
+        records = len(self.draft.records) - before.draft.records
+        return self.size_bytes - before.size_bytes - records * _RECORD_BYTES
+
+    def undo(self, before: _Before) -> None:
+        """Undoes what an operation has changed."""
+        self.draft.return_to(before.draft)
+        self._weighed = min(self._weighed, before.draft.records)
+        self.size_bytes = before.size_bytes
 
     def encode_some(self) -> bool:
         """Encodes one turn's part of the records of a large batch. Returns whether there are no more."""
@@ -260,35 +290,38 @@ class Writes:
         while batch.in_progress is not None or (slot.queue and not batch.is_full):
             if work >= _TURN_WORK:
                 return False
-            before = draft.mark() if batch.in_progress is None else batch.in_progress.before
+            before = batch.before()
             if not self._run_next(slot, batch, turn):
                 return False
-            work += _work(draft, before)
+            work += _work(draft, before.draft)
         return True
 
-    @staticmethod
-    def _run_next(slot: Slot, batch: _Batch, turn: Slice) -> bool:
+    def _run_next(self, slot: Slot, batch: _Batch, turn: Slice) -> bool:
         """Runs the operation in progress, or the next one; returns False if it has more steps."""
-        draft, going = batch.draft, batch.in_progress
+        going, before = batch.in_progress, batch.before()
         operation = slot.queue.popleft() if going is None else going.operation
-        before = draft.mark() if going is None else going.before
         batch.in_progress = None
         answer: Answer | None
         try:
-            begun = operation.run(draft) if going is None else going.steps
+            begun = operation.run(batch.draft) if going is None else going.steps
             if begun is None or callable(begun):
                 answer = begun
             else:
                 found = turn.run(begun)
                 if found is None:
-                    batch.in_progress = _InProgress(operation, before, begun)
-                    return False
+                    size_bytes = batch.suspend(operation, before, begun)
+                    if size_bytes <= self._log.batch_bytes_max:
+                        return False
+                    # The write would be refused, so the rest of the work would be in vain.
+                    begun.close()
+                    raise RequestFailed(client_error(ErrorCode.MESSAGE_TOO_LARGE))
                 answer = found[0]
         except RequestFailed as failure:
-            draft.return_to(before)
+            batch.in_progress = None
+            batch.undo(before)
             answer = _failing(operation, failure)
         except Exception as error:
-            draft.return_to(before)
+            batch.undo(before)
             if operation.owner is None:
                 raise
             operation.owner.on_error(error)
@@ -342,7 +375,7 @@ def _failing(operation: GroupOperation, failure: RequestFailed) -> Answer:
 
 
 def _size(record: KeyValue) -> int:
-    return len(record.key) + len(record.value or b"") + 16
+    return len(record.key) + len(record.value or b"") + _RECORD_BYTES
 
 
 def _work(draft: Draft, before: Savepoint) -> int:
