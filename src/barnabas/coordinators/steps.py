@@ -62,7 +62,7 @@ class Turns:
 
 
 class Slice:
-    """What one turn of the loop does of works that yield units. Its time begins with the first of them."""
+    """The part of works in units that one turn of the loop does. Its time begins with the first unit."""
 
     __slots__ = ("_clock", "_units", "_until_ms")
 

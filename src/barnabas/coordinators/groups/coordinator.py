@@ -23,7 +23,7 @@ from barnabas.coordinators.groups.consumer.regex import Describable
 from barnabas.coordinators.groups.departure import Departure
 from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
-from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard
+from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard, Shared
 from barnabas.coordinators.loading import Loads
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.coordinators.runtime import PartitionReader, PartitionWriter
@@ -111,11 +111,9 @@ class GroupCoordinator:
             self._config,
             self._consumer,
             self._writer,
-            self._loads,
+            Shared(self._loads, self.held, self._turns),
             topic_partition,
             leader_epoch,
-            self.held,
-            self._turns,
         )
         self._shards[partition] = shard
         shard.load()

@@ -62,6 +62,16 @@ class ConsumerPorts(NamedTuple):
     override_of: GroupOverride
 
 
+class Shared(NamedTuple):
+    """The objects that all shards of a coordinator share: the queue of loads, the memory of members' metadata, and the
+    queue of long work.
+    """
+
+    loads: Loads
+    held: HeldBytes
+    turns: Turns
+
+
 class GroupShard:
     """The groups and offsets of one partition, and the sink that its log is replayed into; the module docstring has its
     states.
@@ -92,11 +102,9 @@ class GroupShard:
         config: GroupConfig,
         consumer: ConsumerPorts,
         writer: PartitionWriter,
-        loads: Loads,
+        shared: Shared,
         partition: TopicPartition,
         leader_epoch: int,
-        held: HeldBytes,
-        turns: Turns,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -113,11 +121,11 @@ class GroupShard:
             codec=config.offsets_topic_codec,
         )
         timeout_ms = config.offsets_commit_timeout_ms
-        writes = Writes(log, host, deadlines, self._on_consumer_group, turns, timeout_ms=timeout_ms)
-        self._context = GroupContext(host, config, log, deadlines, writes, held)
+        writes = Writes(log, host, deadlines, self._on_consumer_group, shared.turns, timeout_ms=timeout_ms)
+        self._context = GroupContext(host, config, log, deadlines, writes, shared.held)
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()
-        self._loader = LogLoader(host, loads, partition, self)
+        self._loader = LogLoader(host, shared.loads, partition, self)
         self.joining = Joining(self._context, self._rebalancer)
         self.membership = Membership(self._context, self._rebalancer)
         self.committers = Committers(self._context, self._rebalancer)

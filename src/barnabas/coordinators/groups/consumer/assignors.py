@@ -67,7 +67,7 @@ def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
 def _all_topics(subscribers: Sequence[Subscriber]) -> Generator[int, None, list[bytes]]:
     """Returns the topics that any of them subscribes to, in order."""
     # Members with equal subscriptions share the set.
-    subscriptions = list({id(one.topic_ids): one.topic_ids for one in subscribers}.values())
+    subscriptions = list({one.topic_ids for one in subscribers})
     found: set[bytes] | frozenset[bytes] = subscriptions[0]
     if len(subscriptions) > 1:
         found = set(found)

@@ -141,7 +141,7 @@ class Planner:
             topic_ids = known.get(subscription)
             if topic_ids is None:
                 found = yield from self._topics_of(group, member)
-                # Of a topic that grows meanwhile, all members get the partitions of the latest look.
+                # All members get the partitions of the latest look at a topic, which can grow meanwhile.
                 counts.update(found)
                 topic_ids = known[subscription] = frozenset(found)
             member_id = member.member_id

@@ -33,7 +33,7 @@ from barnabas.records.draft import BatchDraft
 #: A batch above this takes no further request; with the target assignment of a large group it still fits into 1 MB.
 _BATCH_BYTES: Final = 256 * 1024
 _BATCH_OPERATIONS: Final = 256
-#: What a batch adds to a key and a value, at most.
+#: The number of bytes that a batch adds to a key and a value, at most.
 _RECORD_BYTES: Final = 16
 
 #: The work of one turn, and the fixed cost of an operation; a new target assignment costs the partitions and members of
@@ -301,6 +301,16 @@ class Writes:
         going, before = batch.in_progress, batch.before()
         operation = slot.queue.popleft() if going is None else going.operation
         batch.in_progress = None
+        is_done = continuations.run(operation.owner, self._run_one, batch, operation, before, going, turn)
+        if is_done is None:
+            # An unexpected failure, of which the operation's owner knows: the other operations continue.
+            batch.undo(before)
+            batch.add(operation, None)
+        return is_done is not False
+
+    def _run_one(
+        self, batch: _Batch, operation: GroupOperation, before: _Before, going: _InProgress | None, turn: Slice
+    ) -> bool:
         answer: Answer | None
         try:
             begun = operation.run(batch.draft) if going is None else going.steps
@@ -320,12 +330,6 @@ class Writes:
             batch.in_progress = None
             batch.undo(before)
             answer = _failing(operation, failure)
-        except Exception as error:
-            batch.undo(before)
-            if operation.owner is None:
-                raise
-            operation.owner.on_error(error)
-            answer = None
         batch.add(operation, answer)
         return True
 
