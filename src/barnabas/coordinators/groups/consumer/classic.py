@@ -86,7 +86,8 @@ class ClassicMembers:
         changed = False
         if known is None or not before.same_subscription_record(updated) or self._planner.needs_refresh(draft.group):
             changed = yield from self._planner.subscribe(draft, known, updated)
-        yield from self._planner.make_target(draft)
+        if draft.group.needs_target:
+            yield from self._planner.make_target(draft)
         owned = yield from with_ids(joined.subscription.owned, self._context.topics)
         member = yield from self._planner.advance(draft, updated, owned, subscription_changed=changed)
         draft.effects.append(lambda: self._joined(draft.group_id, member))

@@ -65,11 +65,16 @@ class ConsumerGroup:
     def state(self) -> ConsumerGroupState:
         if not self.members:
             return ConsumerGroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
+        if self.needs_target:
             return ConsumerGroupState.ASSIGNING
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    @property
+    def needs_target(self) -> bool:
+        """Returns whether the group has changed since its last target assignment."""
+        return self.epoch > self.assignment_epoch
 
     def member(self, member_id: str) -> Member:
         """Returns the member. Raises RequestFailed with UNKNOWN_MEMBER_ID."""

@@ -112,7 +112,10 @@ class Heartbeats:
             yield from self._ensure_group(draft, request.member_epoch)
         self._check_capacity(draft.group, request.member_id)
         member_id = request.member_id or _new_id(self._context.host.random.uuid())
-        owned = yield from owned_of(request)
+        rows = request.topic_partitions
+        owned: Assignment | None = None
+        if rows is not None:
+            owned = (yield from owned_of(rows)) if rows else NOTHING
         if request.instance_id is not None:
             known = yield from self._find_static(draft, request, member_id, owned)
         else:
@@ -122,7 +125,8 @@ class Heartbeats:
         changed = False
         if known is None or not before.same_subscription_record(updated) or self._planner.needs_refresh(draft.group):
             changed = yield from self._planner.subscribe(draft, known, updated, heartbeat.describable)
-        yield from self._planner.make_target(draft)
+        if draft.group.needs_target:
+            yield from self._planner.make_target(draft)
         if known is None or _is_new(request):
             owned = NOTHING if owned is None else owned
         member = yield from self._planner.advance(draft, updated, owned, subscription_changed=changed)
@@ -137,8 +141,8 @@ class Heartbeats:
         if with_assignment:
             assigned = member.assigned
             is_long = len(assigned) > FEW_TOPICS
-            rows = (yield from topic_rows_in_steps(_row, assigned)) if is_long else topic_rows(_row, assigned)
-            response.assignment = ConsumerGroupHeartbeatResponse.Assignment(topic_partitions=rows)
+            topics = (yield from topic_rows_in_steps(_row, assigned)) if is_long else topic_rows(_row, assigned)
+            response.assignment = ConsumerGroupHeartbeatResponse.Assignment(topic_partitions=topics)
         return lambda: heartbeat.reply(response)
 
     def _check_capacity(self, group: ConsumerGroup, member_id: str) -> None:

@@ -126,10 +126,8 @@ class Planner:
     # -- targets
 
     def make_target(self, draft: Draft) -> Generator[int, None, None]:
-        """Computes a new target assignment if the group has changed since the last one."""
+        """Computes a new target assignment for a group that has changed since the last one."""
         group = draft.group
-        if group.epoch <= group.assignment_epoch:
-            return
         subscribers = []
         targets = group.targets
         counts: dict[bytes, int] = {}

@@ -89,13 +89,11 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def owned_of(request: ConsumerGroupHeartbeatRequest) -> Generator[int, None, Assignment | None]:
-    """Returns the partitions that the member reports in its heartbeat, in steps; None if it reports none."""
-    if request.topic_partitions is None:
-        return None
+def owned_of(rows: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions]) -> Generator[int, None, Assignment]:
+    """Returns the partitions that a member reports in its heartbeat, in steps."""
     owned: dict[bytes, set[int]] = {}
     work = 0
-    for topic in request.topic_partitions:
+    for topic in rows:
         if topic.partitions:
             owned.setdefault(topic.topic_id, set()).update(topic.partitions)
         work += _TOPIC_WORK + len(topic.partitions)

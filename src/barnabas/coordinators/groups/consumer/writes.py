@@ -291,14 +291,14 @@ class Writes:
             if work >= _TURN_WORK:
                 return False
             before = batch.before()
-            if not self._run_next(slot, batch, turn):
+            if not self._run_next(slot, batch, before, turn):
                 return False
             work += _work(draft, before.draft)
         return True
 
-    def _run_next(self, slot: Slot, batch: _Batch, turn: Slice) -> bool:
+    def _run_next(self, slot: Slot, batch: _Batch, before: _Before, turn: Slice) -> bool:
         """Runs the operation in progress, or the next one; returns False if it has more steps."""
-        going, before = batch.in_progress, batch.before()
+        going = batch.in_progress
         operation = slot.queue.popleft() if going is None else going.operation
         batch.in_progress = None
         is_done = continuations.run(operation.owner, self._run_one, batch, operation, before, going, turn)
