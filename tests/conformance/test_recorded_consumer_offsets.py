@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.consumer_members import consumer_group
+from tests.support.finished import finished
 from tests.support.group_world import GroupWorld, MemoryPartitions
 
 from barnabas.common.types import TopicPartition
@@ -242,17 +243,17 @@ def encoded_again(key: consumer_records.ConsumerKey, value: bytes) -> KeyValue |
         case ConsumerRecordType.GROUP:
             return consumer_records.group_record(group_id, *consumer_records.parse_group_epoch(value))
         case ConsumerRecordType.MEMBER:
-            return consumer_records.member_record(group_id, consumer_records.parse_member(member_id, value))
+            return finished(consumer_records.member_record(group_id, consumer_records.parse_member(member_id, value)))
         case ConsumerRecordType.TARGET_EPOCH:
             return consumer_records.target_epoch_record(group_id, consumer_records.parse_target_epoch(value))
         case ConsumerRecordType.TARGET:
             target = consumer_records.parse_target(value)
-            return consumer_records.target_record(group_id, member_id, target) if len(target) < 2 else None
+            return finished(consumer_records.target_record(group_id, member_id, target)) if len(target) < 2 else None
         case ConsumerRecordType.CURRENT:
             current = consumer_records.parse_current(value)
             member = replace(Member(member_id), **current._asdict())
             topics = max(len(current.assigned), len(current.revoking))
-            return consumer_records.current_record(group_id, member) if topics < 2 else None
+            return finished(consumer_records.current_record(group_id, member)) if topics < 2 else None
     raise AssertionError(f"{key.type.name} was not recorded")
 
 

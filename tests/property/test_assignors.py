@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.finished import finished
 
 from barnabas.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber, Targets, assign_range, assign_uniform
 from barnabas.coordinators.groups.consumer.member import assignment_of, partitions_of
@@ -41,7 +42,7 @@ def test_everything_is_given_once_to_somebody_who_wants_it(
 ) -> None:
     """The last target does not matter, even one of other members and other numbers of partitions."""
     for assign in ASSIGNORS.values():
-        targets = assign(subscribers(wanted, assign(subscribers(last), before)), sizes)
+        targets = finished(assign(subscribers(wanted, finished(assign(subscribers(last), before))), sizes))
         assert set(targets) == set(wanted)
         found = places(targets)
         everything = {(one, index) for topics in wanted.values() for one in topics for index in range(sizes[one])}
@@ -53,9 +54,10 @@ def test_everything_is_given_once_to_somebody_who_wants_it(
 @given(members=st.integers(1, 7), sizes=counts, joined=st.integers(0, 2))
 def test_uniform_is_even_and_moves_no_more_than_it_must(members: int, sizes: dict[bytes, int], joined: int) -> None:
     everything = frozenset(TOPIC_IDS)
-    first = assign_uniform(subscribers(dict.fromkeys([f"m{index}" for index in range(members)], everything)), sizes)
+    had = subscribers(dict.fromkeys([f"m{index}" for index in range(members)], everything))
+    first = finished(assign_uniform(had, sizes))
     wanted = dict.fromkeys([f"m{index}" for index in range(members + joined)], everything)
-    second = assign_uniform(subscribers(wanted, first), sizes)
+    second = finished(assign_uniform(subscribers(wanted, first), sizes))
     loads = [len(list(partitions_of(target))) for target in second.values()]
     assert max(loads) - min(loads) <= 1
     before, after = places(first), places(second)
@@ -67,7 +69,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(members: int, sizes: dic
 @given(wanted=subscriptions, sizes=counts)
 def test_uniform_evens_out_what_can_be_moved(wanted: dict[str, frozenset[bytes]], sizes: dict[bytes, int]) -> None:
     """No partition is assigned to a member that has two more than another subscriber."""
-    targets = assign_uniform(subscribers(wanted), sizes)
+    targets = finished(assign_uniform(subscribers(wanted), sizes))
     loads = {member_id: len(list(partitions_of(target))) for member_id, target in targets.items()}
     for (topic_id, _), member_id in places(targets).items():
         assert all(loads[member_id] - loads[one] < 2 for one, topics in wanted.items() if topic_id in topics)
@@ -77,9 +79,8 @@ def test_range_gives_neighbours_and_keeps_co_partitioned_topics_together() -> No
     one, two = TOPIC_IDS[:2]
     topics = frozenset({one, two})
     static = Subscriber("z", "a-instance", topics, {})
-    given_to = assign_range(
-        [Subscriber("b", None, topics, {}), Subscriber("a", None, topics, {}), static], {one: 7, two: 7}
-    )
+    members = [Subscriber("b", None, topics, {}), Subscriber("a", None, topics, {}), static]
+    given_to = finished(assign_range(members, {one: 7, two: 7}))
     assert given_to["z"] == assignment_of([(topic, index) for topic in (one, two) for index in (0, 1, 2)])
     assert given_to["a"] == assignment_of([(topic, index) for topic in (one, two) for index in (3, 4)])
     assert given_to["b"] == assignment_of([(topic, index) for topic in (one, two) for index in (5, 6)])

@@ -10,7 +10,7 @@ from tests.support.group_explorer import GroupExplorer
 
 from barnabas.coordinators.groups import offset_requests
 from barnabas.coordinators.groups.administration import Administration
-from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.draft import Change, Draft
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchResponse
 from barnabas.simulation.history import Violation
@@ -26,9 +26,9 @@ def test_every_promise_holds() -> None:
 def _tombstones_are_forgotten(plant: pytest.MonkeyPatch) -> None:
     real = Draft.delete
 
-    def forgetful(draft: Draft) -> None:
+    def forgetful(draft: Draft) -> Change:
         before = len(draft.records)
-        real(draft)
+        yield from real(draft)
         del draft.records[before:]
 
     plant.setattr(Draft, "delete", forgetful)

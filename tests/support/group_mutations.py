@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ def partitions_are_given_before_they_are_free(patch: pytest.MonkeyPatch) -> None
     """Gives a member the partitions of its target while another member still owns them."""
     advance = reconcile._advance
 
-    def mutated(member: Member, goal: reconcile.Goal, owned: Assignment | None) -> Member:
+    def mutated(member: Member, goal: reconcile.Goal, owned: Assignment | None) -> Generator[int, None, Member]:
         return advance(member, replace(goal, owner_of=lambda *_: None), owned)
 
     patch.setattr(reconcile, "_advance", mutated)

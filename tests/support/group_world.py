@@ -192,6 +192,21 @@ def subscription(*topics: str) -> bytes:
     return out + struct.pack(">i", -1)
 
 
+def assignment(*places: tuple[str, int], user_data: bytes | None = None) -> bytes:
+    """Returns an assignment of the consumer protocol, version 0."""
+    by_topic: dict[str, list[int]] = {}
+    for name, partition in places:
+        by_topic.setdefault(name, []).append(partition)
+    out = struct.pack(">hi", 0, len(by_topic))
+    for name, partitions in by_topic.items():
+        out += (
+            struct.pack(">h", len(name))
+            + name.encode()
+            + struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+        )
+    return out + (struct.pack(">i", -1) if user_data is None else struct.pack(">i", len(user_data)) + user_data)
+
+
 RANGE: Mapping[str, bytes] = {"range": subscription("orders")}
 
 

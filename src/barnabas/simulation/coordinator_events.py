@@ -325,13 +325,13 @@ CONSUMER_GROUPS: Final = (
     ),
     RareEvent(
         "a member of a consumer group must give up partitions",
-        f"{_CONSUMER}planning:reconcile",
+        f"{_CONSUMER}reconcile:_step",
         lambda call: call.result is not call.subject and call.result.state is MemberState.UNREVOKED_PARTITIONS,
         needs=_GROUPS,
     ),
     RareEvent(
         "a member of a consumer group waits for partitions of another",
-        f"{_CONSUMER}planning:reconcile",
+        f"{_CONSUMER}reconcile:_step",
         lambda call: call.result is not call.subject and call.result.state is MemberState.UNRELEASED_PARTITIONS,
         needs=_GROUPS,
     ),
@@ -339,8 +339,7 @@ CONSUMER_GROUPS: Final = (
     RareEvent("a classic group becomes a consumer group", f"{_CONSUMER}migration:Migration._upgrade", needs=_GROUPS),
     RareEvent(
         "a consumer group becomes a classic group",
-        f"{_CONSUMER}migration:Migration.downgrade",
-        lambda call: call.result is True,
+        f"{_CONSUMER}migration:Migration._begin_classic",
         needs=_GROUPS,
     ),
     RareEvent("a consumer group is loaded", f"{_CONSUMER}consumer_loading:_build", needs=_GROUPS),

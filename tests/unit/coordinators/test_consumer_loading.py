@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.finished import finished
+
 from barnabas.coordinators.groups.consumer import consumer_records as r
 from barnabas.coordinators.groups.consumer.consumer_loading import GroupLoading
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
@@ -13,7 +15,7 @@ TOPIC = b"t" * 16
 def loaded(*members: Member) -> ConsumerGroup:
     records = [r.group_record("g", 9, 0), r.target_epoch_record("g", 9)]
     for member in members:
-        records += [r.member_record("g", member), r.current_record("g", member)]
+        records += [finished(r.member_record("g", member)), finished(r.current_record("g", member))]
     loading = GroupLoading()
     for record in records:
         key = r.parse_consumer_key(record.key)

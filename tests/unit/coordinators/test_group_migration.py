@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 from tests.support.consumer_members import Consumer, consumer_group, describe, settle
-from tests.support.group_world import Answer, Context, GroupWorld, subscription
+from tests.support.finished import finished
+from tests.support.group_world import Answer, Context, GroupWorld, assignment, subscription
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
@@ -16,20 +15,6 @@ from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 
 NO_DELAY = GroupConfig(initial_rebalance_delay_ms=0)
 RANGE = {"range": subscription("orders")}
-
-
-def assignment(*places: tuple[str, int], user_data: bytes | None = None) -> bytes:
-    by_topic: dict[str, list[int]] = {}
-    for name, partition in places:
-        by_topic.setdefault(name, []).append(partition)
-    out = struct.pack(">hi", 0, len(by_topic))
-    for name, partitions in by_topic.items():
-        out += (
-            struct.pack(">h", len(name))
-            + name.encode()
-            + struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
-        )
-    return out + (struct.pack(">i", -1) if user_data is None else struct.pack(">i", len(user_data)) + user_data)
 
 
 ALL = [("orders", index) for index in range(6)]
@@ -49,7 +34,7 @@ def owned_by(world: GroupWorld, member_id: str) -> set[tuple[str, int]]:
     member = consumer_group(world).members[member_id]
     answer = world.sync("g", member.epoch, member_id)
     assert answer.error is ErrorCode.NONE
-    return set(parse_assignment(answer.response.assignment)[0])
+    return set(finished(parse_assignment(answer.response.assignment))[0])
 
 
 def rejoin(world: GroupWorld, member_id: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.finished import finished
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, MemberState
@@ -70,7 +71,7 @@ def test_one_step(
     assigned: Assignment,
     revoking: Assignment,
 ) -> None:
-    after = reconcile(before, wanted, owned, subscription_changed=False)
+    after = finished(reconcile(before, wanted, owned, subscription_changed=False))
     assert (after.epoch, after.state, after.assigned, after.revoking) == (epoch, state, assigned, revoking)
     if before.state is not UNKNOWN and epoch != before.epoch:
         assert after.previous_epoch == before.epoch, "an answer that was lost is told by that"
@@ -79,7 +80,7 @@ def test_one_step(
 @pytest.mark.parametrize("owned", [None, of(0)])
 def test_of_an_unknown_state_it_must_come_back_from_nothing(owned: Assignment | None) -> None:
     with pytest.raises(RequestFailed) as failed:
-        reconcile(member(UNKNOWN, of(0)), goal(of(0)), owned, subscription_changed=False)
+        finished(reconcile(member(UNKNOWN, of(0)), goal(of(0)), owned, subscription_changed=False))
     assert failed.value.code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
@@ -87,13 +88,16 @@ def test_topics_that_it_no_longer_wants_are_asked_back_at_once() -> None:
     """The member's epoch does not matter, and neither does a pending revocation of others."""
     both = {**of(0), **of(0, topic=B)}
     at_target = goal(both, epoch=4, subscribed=(A,))
-    after = reconcile(member(assigned=both), at_target, None, subscription_changed=True)
+    after = finished(reconcile(member(assigned=both), at_target, None, subscription_changed=True))
     assert (after.epoch, after.state, after.assigned, after.revoking) == (4, UNREVOKED, of(0), of(0, topic=B))
     giving = member(UNREVOKED, both, revoking=of(1))
     owned = {**of(0, 1), **of(0, topic=B)}
-    after = reconcile(giving, at_target, owned, subscription_changed=True)
+    after = finished(reconcile(giving, at_target, owned, subscription_changed=True))
     assert (after.state, after.assigned, after.revoking) == (UNREVOKED, of(0), {**of(1), **of(0, topic=B)})
-    gone = reconcile(member(assigned=both), at_target, of(0), subscription_changed=True)
+    gone = finished(reconcile(member(assigned=both), at_target, of(0), subscription_changed=True))
     assert (gone.epoch, gone.state, gone.assigned, gone.revoking) == (4, STABLE, of(0), {})
     unchanged = member(assigned=of(0))
-    assert reconcile(unchanged, goal(of(0), epoch=4, subscribed=(A,)), None, subscription_changed=True) is unchanged
+    assert (
+        finished(reconcile(unchanged, goal(of(0), epoch=4, subscribed=(A,)), None, subscription_changed=True))
+        is unchanged
+    )

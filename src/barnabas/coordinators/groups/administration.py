@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -15,7 +15,7 @@ from barnabas.coordinators.groups.consumer import answers
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.offset_requests import FindShard
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.steps import ROWS, by_weight, in_steps
+from barnabas.coordinators.steps import ROWS, by_weight, in_steps, pauses
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -117,7 +117,7 @@ class Administration:
                 if index:
                     yield
                 for group_id in group_ids:
-                    described = self._describe_consumers(group_id)
+                    described = yield from self._describe_consumers(group_id)
                     response.groups.append(described)
                     if len(described.members) > _MEMBERS:
                         yield
@@ -125,14 +125,14 @@ class Administration:
 
         in_steps(self._timers, work())
 
-    def _describe_consumers(self, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    def _describe_consumers(self, group_id: str) -> Generator[None, None, ConsumerGroupDescribeResponse.DescribedGroup]:
         try:
             shard = self._shard(group_id)
         except RequestFailed as failure:
             return answers.describe_failed(group_id, failure.code)
         group = shard.consumers.find(group_id)
         if group is not None:
-            return shard.consumers.describe(group)
+            return (yield from pauses(shard.consumers.describe(group)))
         what = "not found" if shard.find(group_id) is None else "is not a consumer group"
         return answers.describe_failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
 

@@ -23,10 +23,11 @@ from barnabas.coordinators.groups.consumer.regex import Describable
 from barnabas.coordinators.groups.departure import Departure
 from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
-from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard
+from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard, Shared
 from barnabas.coordinators.loading import Loads
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.coordinators.runtime import PartitionReader, PartitionWriter
+from barnabas.coordinators.steps import Turns
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -81,6 +82,7 @@ class GroupCoordinator:
         self._consumer = consumer
         self._writer = writer
         self._loads = Loads(host.timers, reader)
+        self._turns = Turns(host.timers)
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
         #: The memory that members' metadata takes; members are refused above `held.bytes_max`.
@@ -109,10 +111,9 @@ class GroupCoordinator:
             self._config,
             self._consumer,
             self._writer,
-            self._loads,
+            Shared(self._loads, self.held, self._turns),
             topic_partition,
             leader_epoch,
-            self.held,
         )
         self._shards[partition] = shard
         shard.load()

@@ -46,7 +46,7 @@ from barnabas.coordinators.runtime import (
     ShardLog,
     ShardState,
 )
-from barnabas.coordinators.steps import ROWS, in_steps
+from barnabas.coordinators.steps import ROWS, Turns, in_steps
 
 #: The number of groups processed in one turn of the loop after loading.
 _SLICE = 256
@@ -60,6 +60,16 @@ class ConsumerPorts(NamedTuple):
     config: ConsumerConfig
     topics: Topics
     override_of: GroupOverride
+
+
+class Shared(NamedTuple):
+    """The objects that all shards of a coordinator share: the queue of loads, the memory of members' metadata, and the
+    queue of long work.
+    """
+
+    loads: Loads
+    held: HeldBytes
+    turns: Turns
 
 
 class GroupShard:
@@ -92,10 +102,9 @@ class GroupShard:
         config: GroupConfig,
         consumer: ConsumerPorts,
         writer: PartitionWriter,
-        loads: Loads,
+        shared: Shared,
         partition: TopicPartition,
         leader_epoch: int,
-        held: HeldBytes,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -111,11 +120,12 @@ class GroupShard:
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=config.offsets_topic_codec,
         )
-        writes = Writes(log, host, deadlines, self._on_consumer_group, timeout_ms=config.offsets_commit_timeout_ms)
-        self._context = GroupContext(host, config, log, deadlines, writes, held)
+        timeout_ms = config.offsets_commit_timeout_ms
+        writes = Writes(log, host, deadlines, self._on_consumer_group, shared.turns, timeout_ms=timeout_ms)
+        self._context = GroupContext(host, config, log, deadlines, writes, shared.held)
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()
-        self._loader = LogLoader(host, loads, partition, self)
+        self._loader = LogLoader(host, shared.loads, partition, self)
         self.joining = Joining(self._context, self._rebalancer)
         self.membership = Membership(self._context, self._rebalancer)
         self.committers = Committers(self._context, self._rebalancer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Final
+
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member
@@ -12,16 +15,29 @@ from barnabas.protocol.messages.list_groups import ListGroupsResponse
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
+#: The fixed cost of a described member, compared with one of its topics, and the work of a quarter of a millisecond.
+_MEMBER_WORK: Final = 8
+_WORK_PER_UNIT: Final = 400
 
 
-def described(group: ConsumerGroup, assignor: str, topics: Topics) -> ConsumerGroupDescribeResponse.DescribedGroup:
+def described(
+    group: ConsumerGroup, assignor: str, topics: Topics
+) -> Generator[int, None, ConsumerGroupDescribeResponse.DescribedGroup]:
+    members = []
+    work = 0
+    for member in group.in_order():
+        members.append(_described_member(group, member, topics))
+        work += _MEMBER_WORK + len(member.topic_names) + len(member.assigned) + len(group.target(member.member_id))
+        if work > _WORK_PER_UNIT:
+            yield work // _WORK_PER_UNIT
+            work = 0
     return ConsumerGroupDescribeResponse.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=assignor,
-        members=[_described_member(group, member, topics) for member in group.in_order()],
+        members=members,
     )
 
 

@@ -11,7 +11,7 @@ No member assigns partitions: every response names another leader.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -30,10 +30,10 @@ from barnabas.coordinators.groups.consumer.embedded import (
 )
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.heartbeat import check_instance, replace_static
-from barnabas.coordinators.groups.consumer.member import NO_REGEX, ClassicInfo, Member, MemberState
+from barnabas.coordinators.groups.consumer.member import NO_REGEX, PER_UNIT, ClassicInfo, Member, MemberState
 from barnabas.coordinators.groups.consumer.member_deadlines import DeadlineKind
 from barnabas.coordinators.groups.consumer.planning import Planner
-from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
+from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation, Steps
 from barnabas.coordinators.groups.subscription import CONSUMER
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -60,7 +60,7 @@ class ClassicMembers:
 
     # -- JoinGroup
 
-    def join(self, draft: Draft, join: Join) -> Answer:
+    def join(self, draft: Draft, join: Join) -> Steps:
         """Serves a classic member's JoinGroup. Raises RequestFailed."""
         group = draft.group
         member_id = join.member_id or str(uuid.UUID(bytes=self._context.host.random.uuid()))
@@ -70,25 +70,26 @@ class ClassicMembers:
         if not _supports(group, join):
             raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         try:
-            subscription = parse_subscription(first_metadata(join.protocols))
+            subscription = yield from parse_subscription(first_metadata(join.protocols))
         except DecodeError as error:
             raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
         is_unknown = join.member_id == _UNKNOWN
         if is_unknown and join.instance_id is None and join.api_version >= MEMBER_ID_REQUIRED_SINCE:
             return lambda: join.fail(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        return self._take(draft, Joined(join, member_id, subscription))
+        return (yield from self._take(draft, Joined(join, member_id, subscription)))
 
-    def _take(self, draft: Draft, joined: Joined) -> Answer:
+    def _take(self, draft: Draft, joined: Joined) -> Generator[int, None, Answer]:
         join, member_id = joined.join, joined.member_id
-        known = self._find(draft, joined)
+        known = yield from self._find(draft, joined)
         before = known or Member(member_id)
         updated = _updated(before, joined)
         changed = False
         if known is None or not before.same_subscription_record(updated) or self._planner.needs_refresh(draft.group):
-            changed = self._planner.subscribe(draft, known, updated)
-        self._planner.make_target(draft)
-        owned = with_ids(joined.subscription.owned, self._context.topics)
-        member = self._planner.advance(draft, updated, owned, subscription_changed=changed)
+            changed = yield from self._planner.subscribe(draft, known, updated)
+        if draft.group.needs_target:
+            yield from self._planner.make_target(draft)
+        owned = yield from with_ids(joined.subscription.owned, self._context.topics)
+        member = yield from self._planner.advance(draft, updated, owned, subscription_changed=changed)
         draft.effects.append(lambda: self._joined(draft.group_id, member))
         response = JoinGroupResponse(
             generation_id=member.epoch,
@@ -100,14 +101,16 @@ class ClassicMembers:
         )
         return lambda: join.reply(response)
 
-    def _find(self, draft: Draft, joined: Joined) -> Member | None:
+    def _find(self, draft: Draft, joined: Joined) -> Generator[int, None, Member | None]:
         join, group = joined.join, draft.group
         if join.instance_id is None:
             return group.members.get(joined.member_id)
         existing = group.static_member(join.instance_id)
         if join.member_id != _UNKNOWN:
             return check_instance(existing, join.member_id, join.instance_id)
-        return None if existing is None else replace_static(self._context, draft, existing, joined.member_id)
+        if existing is None:
+            return None
+        return (yield from replace_static(self._context, draft, existing, joined.member_id))
 
     def _joined(self, group_id: str, member: Member) -> None:
         self._context.sessions.cancel(group_id, member.member_id, DeadlineKind.JOIN)
@@ -120,14 +123,14 @@ class ClassicMembers:
             # The member replaced the last one that used the consumer protocol.
             self._context.writes.submit(group_id, GroupOperation(self._downgrade, None))
 
-    def _downgrade(self, draft: Draft) -> None:
+    def _downgrade(self, draft: Draft) -> Generator[int, None, None]:
         if draft.now is not None and draft.now.all_classic_without(()):
-            self._context.downgrade(draft, frozenset())
+            yield from self._context.downgrade(draft, frozenset())
 
     # -- SyncGroup and Heartbeat: read the committed group and change nothing
 
-    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Serves a classic member's SyncGroup. Raises RequestFailed."""
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Generator[int, None, SyncGroupResponse]:
+        """Serves a classic member's SyncGroup, in steps. Raises RequestFailed in the first one."""
         member = self._validate(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None, "the request was validated before"
         name, metadata = member.classic.protocols[0]
@@ -138,10 +141,11 @@ class ClassicMembers:
             raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
         self._context.sessions.cancel(group.group_id, member.member_id, DeadlineKind.SYNC)
         self._planner.extend_session(group.group_id, member)
+        version = embedded_version(metadata)
         return SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=encode_assignment(member.assigned, self._context.topics, embedded_version(metadata)),
+            assignment=(yield from encode_assignment(member.assigned, self._context.topics, version)),
         )
 
     def heartbeat(self, group: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -185,11 +189,13 @@ class ClassicMembers:
 
     # -- LeaveGroup
 
-    def leave(self, draft: Draft, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+    def leave(self, draft: Draft, leaving: Sequence[Leaving]) -> Generator[int, None, list[ErrorCode]]:
         """Serves LeaveGroup: removes members; returns an error code for each."""
         removed: dict[str, None] = {}
         codes = []
-        for one in leaving:
+        for count, one in enumerate(leaving, 1):
+            if not count % PER_UNIT:
+                yield 1
             try:
                 member = self._leaving_member(draft.group, one)
             except RequestFailed as failure:
@@ -198,7 +204,7 @@ class ClassicMembers:
                 removed[member.member_id] = None
                 codes.append(ErrorCode.NONE)
         if removed:
-            self._planner.remove(draft, frozenset(removed))
+            yield from self._planner.remove(draft, frozenset(removed))
         return codes
 
     @staticmethod
@@ -219,8 +225,13 @@ def _supports(group: ConsumerGroup, join: Join) -> bool:
     """Returns whether one protocol of the joining member is supported by all classic members of the group."""
     if join.protocol_type != CONSUMER or not join.protocols:
         return False
-    others = [member.classic for member in group.members.values() if member.classic is not None]
-    return any(all(name in dict(other.protocols) for other in others) for name in join.protocols)
+    common = set(join.protocols)
+    for member in group.members.values():
+        if member.classic is not None:
+            common.intersection_update(dict(member.classic.protocols))
+            if not common:
+                return False
+    return True
 
 
 def _updated(member: Member, joined: Joined) -> Member:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from barnabas.common.host import Host
@@ -28,7 +28,7 @@ class ConsumerContext:
     override_of: GroupOverride
     sessions: Sessions
     writes: Writes
-    downgrade: Callable[[Draft, frozenset[str]], bool]
+    downgrade: Callable[[Draft, frozenset[str]], Generator[int, None, bool]]
 
     def wall_ms(self) -> int:
         return self.host.clock.wall_ms()

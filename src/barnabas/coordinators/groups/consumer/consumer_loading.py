@@ -11,6 +11,7 @@ from barnabas.coordinators.groups.consumer.consumer_records import ConsumerKey, 
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, assignment_of, partitions_of
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
+from barnabas.coordinators.steps import pauses
 
 #: The number of members processed in one step.
 _STEP: Final = 128
@@ -96,7 +97,7 @@ def _build(group_id: str, found: _Found) -> Generator[None, None, ConsumerGroup]
     for count, member in enumerate(reversed(members), 1):
         if not count % _STEP:
             yield
-        group = group.with_member(member)
+        group = yield from pauses(group.with_member(member))
     for regex in sorted(found.regexes):
         group = group.with_regex(regex, found.regexes[regex])
     targets = {member_id: target for member_id, target in found.targets.items() if member_id in group.members}

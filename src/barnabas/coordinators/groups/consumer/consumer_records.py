@@ -13,12 +13,15 @@ key type   key                   value
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Generator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
 from barnabas.common.errors import DecodeError
+from barnabas.common.gradual import sorted_gradually
 from barnabas.coordinators.groups.consumer.member import (
     NO_REGEX,
+    PER_UNIT,
     Assignment,
     ClassicInfo,
     Member,
@@ -26,7 +29,7 @@ from barnabas.coordinators.groups.consumer.member import (
 )
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 from barnabas.coordinators.runtime import KeyValue
-from barnabas.protocol.codec import decode, encode_into
+from barnabas.protocol.codec import decode, encode_in_steps, encode_into
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -46,6 +49,14 @@ from barnabas.protocol.messages.records_group import (
 _INT16 = struct.Struct(">h")
 _VERSION: Final = 0
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+#: A record that is built in steps, if it has many topics or partitions.
+RecordInSteps = Generator[int, None, KeyValue]
+#: The number of topics up to which an assignment is encoded in one step, even if each has many partitions.
+FEW_TOPICS: Final = 16
+#: The fixed cost of a topic, compared with one of its partitions, and the cost of a step.
+_TOPIC_WORK: Final = 25
+_WORK_PER_UNIT: Final = _TOPIC_WORK * PER_UNIT
 
 
 class ConsumerRecordType(IntEnum):
@@ -104,6 +115,31 @@ def _record(key: ConsumerKey, value: Message) -> KeyValue:
     return KeyValue(encode_key(key), _value(value))
 
 
+def _long_record(key: ConsumerKey, value: Message) -> RecordInSteps:
+    out = bytearray(_INT16.pack(_VERSION))
+    yield from encode_in_steps(value, _VERSION, out)
+    return KeyValue(encode_key(key), bytes(out))
+
+
+def topic_rows(row: Callable[[bytes, list[int]], T], assignment: Assignment) -> list[T]:
+    """Returns `row(topic id, partitions)` for each topic, in order; for assignments of few topics."""
+    return [row(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
+
+
+def topic_rows_in_steps(row: Callable[[bytes, list[int]], T], assignment: Assignment) -> Generator[int, None, list[T]]:
+    """Returns `row(topic id, partitions)` for each topic, in order and in steps."""
+    rows: list[T] = []
+    work = 0
+    for topic_id in (yield from sorted_gradually(assignment)):
+        partitions = assignment[topic_id]
+        rows.append(row(topic_id, sorted(partitions)))
+        work += _TOPIC_WORK + len(partitions)
+        if work > _WORK_PER_UNIT:
+            yield work // _WORK_PER_UNIT
+            work = 0
+    return rows
+
+
 def group_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return _record(ConsumerKey(ConsumerRecordType.GROUP, group_id), value)
@@ -114,7 +150,10 @@ def target_epoch_record(group_id: str, epoch: int) -> KeyValue:
     return _record(ConsumerKey(ConsumerRecordType.TARGET_EPOCH, group_id), value)
 
 
-def member_record(group_id: str, member: Member) -> KeyValue:
+def member_record(group_id: str, member: Member) -> RecordInSteps:
+    names = member.topic_names
+    is_long = len(names) > PER_UNIT
+    in_order = (yield from sorted_gradually(names)) if is_long else sorted(names)
     classic = None
     if member.classic is not None:
         classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
@@ -129,44 +168,58 @@ def member_record(group_id: str, member: Member) -> KeyValue:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_names=in_order,
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
         classic_member_metadata=classic,
     )
-    return _record(ConsumerKey(ConsumerRecordType.MEMBER, group_id, member.member_id), value)
+    key = ConsumerKey(ConsumerRecordType.MEMBER, group_id, member.member_id)
+    return (yield from _long_record(key, value)) if is_long else _record(key, value)
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue:
-    topic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
-    value = ConsumerGroupTargetAssignmentMemberValue(
-        topic_partitions=[topic(topic_id=topic_id, partitions=sorted(target[topic_id])) for topic_id in sorted(target)]
-    )
-    return _record(ConsumerKey(ConsumerRecordType.TARGET, group_id, member_id), value)
+def target_record(group_id: str, member_id: str, target: Assignment) -> RecordInSteps:
+    key = ConsumerKey(ConsumerRecordType.TARGET, group_id, member_id)
+    if len(target) <= FEW_TOPICS:
+        rows = topic_rows(_target_row, target)
+        return _record(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows))
+    rows = yield from topic_rows_in_steps(_target_row, target)
+    return (yield from _long_record(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows)))
 
 
-def current_record(group_id: str, member: Member) -> KeyValue:
+def _target_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupTargetAssignmentMemberValue.TopicPartition:
+    return ConsumerGroupTargetAssignmentMemberValue.TopicPartition(topic_id=topic_id, partitions=partitions)
+
+
+def current_record(group_id: str, member: Member) -> RecordInSteps:
+    is_long = len(member.assigned) + len(member.revoking) > FEW_TOPICS
+    if is_long:
+        assigned = yield from topic_rows_in_steps(_current_row, member.assigned)
+        revoking = yield from topic_rows_in_steps(_current_row, member.revoking)
+    else:
+        assigned = topic_rows(_current_row, member.assigned)
+        revoking = topic_rows(_current_row, member.revoking)
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=_topics(member.assigned),
-        partitions_pending_revocation=_topics(member.revoking),
+        assigned_partitions=assigned,
+        partitions_pending_revocation=revoking,
     )
-    return _record(ConsumerKey(ConsumerRecordType.CURRENT, group_id, member.member_id), value)
+    key = ConsumerKey(ConsumerRecordType.CURRENT, group_id, member.member_id)
+    return (yield from _long_record(key, value)) if is_long else _record(key, value)
 
 
-def _topics(assignment: Assignment) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
-    topic = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
-    return [topic(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
+def _current_row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions:
+    return ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions(topic_id=topic_id, partitions=partitions)
 
 
-def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> KeyValue:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> RecordInSteps:
+    topics = yield from sorted_gradually(resolved.topics)
     value = ConsumerGroupRegularExpressionValue(
-        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+        topics=topics, version=resolved.version, timestamp=resolved.timestamp_ms
     )
-    return _record(ConsumerKey(ConsumerRecordType.REGEX, group_id, regex), value)
+    return (yield from _long_record(ConsumerKey(ConsumerRecordType.REGEX, group_id, regex), value))
 
 
 def parse_consumer_key(key: bytes) -> ConsumerKey | None:

@@ -1,20 +1,28 @@
 """A draft: a consumer group as it will be after some records are committed, together with these records.
 
 Every method changes the group and adds the record of the change, so that a failover replays exactly the state that was
-served before it.
+served before it. Methods whose cost grows with the group or its subscriptions return a `Change`, which a caller steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from barnabas.coordinators.groups.consumer import consumer_records as r
-from barnabas.coordinators.groups.consumer.consumer_records import ConsumerKey, ConsumerRecordType
+from barnabas.coordinators.groups.consumer.consumer_records import ConsumerKey, ConsumerRecordType, RecordInSteps
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 from barnabas.coordinators.runtime import KeyValue
+
+#: A change that is made in steps, if the group or its subscriptions are large.
+Change = Generator[int, None, None]
+#: The number of small records that are built in a quarter of a millisecond.
+_RECORDS_PER_UNIT: Final = 25
+_TOMBSTONES_PER_UNIT: Final = 100
+#: The number of topics of targets that are compared in this time.
+_COMPARED_PER_UNIT: Final = 2_500
 
 
 class Savepoint(NamedTuple):
@@ -67,68 +75,81 @@ class Draft:
         self.now = self.group.with_epoch(self.group.epoch + 1, metadata_hash)
         self.records.append(r.group_record(self.group_id, self.now.epoch, metadata_hash))
 
-    def delete(self) -> None:
+    def delete(self) -> Change:
         """Deletes the group with all its records."""
         group = self.group
         for kind in (ConsumerRecordType.CURRENT, ConsumerRecordType.TARGET):
-            self._tombstones(kind, group.members)
+            yield from self._tombstones(kind, group.members)
         self._tombstone(ConsumerRecordType.TARGET_EPOCH)
-        self._tombstones(ConsumerRecordType.MEMBER, group.members)
-        self._tombstones(ConsumerRecordType.REGEX, group.regexes)
+        yield from self._tombstones(ConsumerRecordType.MEMBER, group.members)
+        yield from self._tombstones(ConsumerRecordType.REGEX, group.regexes)
         self._tombstone(ConsumerRecordType.GROUP)
         self.now = None
 
-    def install(self, group: ConsumerGroup) -> None:
+    def install(self, group: ConsumerGroup) -> Change:
         """Replaces the group by one that was built elsewhere, with its records in Kafka's order."""
         assert self.now is None, "a group is created once"
         self.now = group
         members = group.in_order()
-        self.records += [r.member_record(self.group_id, member) for member in members]
+        yield from self._add(r.member_record(self.group_id, member) for member in members)
         self.records.append(r.group_record(self.group_id, group.epoch, group.metadata_hash))
-        self.records += [
+        yield from self._add(
             r.target_record(self.group_id, member.member_id, group.target(member.member_id)) for member in members
-        ]
+        )
         self.records.append(r.target_epoch_record(self.group_id, group.assignment_epoch))
-        self.records += [r.current_record(self.group_id, member) for member in members]
+        yield from self._add(r.current_record(self.group_id, member) for member in members)
+
+    def _add(self, records: Iterable[RecordInSteps]) -> Change:
+        for count, record in enumerate(records, 1):
+            self.records.append((yield from record))
+            if not count % _RECORDS_PER_UNIT:
+                yield 1
 
     # -- members
 
-    def put_member(self, member: Member) -> None:
+    def put_member(self, member: Member) -> Change:
         """Adds or replaces a member. Writes one record if its subscription changes, and one if its partitions
         change.
         """
         old = self.group.members.get(member.member_id)
-        self.now = self.group.with_member(member)
+        self.now = yield from self.group.with_member(member)
         if old is None or not old.same_subscription_record(member):
-            self.records.append(r.member_record(self.group_id, member))
+            self.records.append((yield from r.member_record(self.group_id, member)))
         if not (old or Member(member.member_id)).same_assignment_record(member):
-            self.records.append(r.current_record(self.group_id, member))
+            self.records.append((yield from r.current_record(self.group_id, member)))
 
-    def remove_member(self, member_id: str) -> None:
-        self.now = self.group.without_member(member_id)
+    def remove_member(self, member_id: str) -> Change:
+        self.now = yield from self.group.without_member(member_id)
         for kind in (ConsumerRecordType.CURRENT, ConsumerRecordType.TARGET, ConsumerRecordType.MEMBER):
             self._tombstone(kind, member_id)
 
     # -- targets and expressions
 
-    def put_targets(self, epoch: int, targets: Mapping[str, Assignment]) -> None:
+    def put_targets(self, epoch: int, targets: Mapping[str, Assignment]) -> Change:
         """Sets the targets of all members; unchanged ones are not written again."""
         old = self.group.targets
-        changed = {
-            member_id: targets[member_id] for member_id in sorted(targets) if old.get(member_id) != targets[member_id]
-        }
+        changed: dict[str, Assignment] = {}
+        work = 0
+        for member_id in sorted(targets):
+            target = targets[member_id]
+            if old.get(member_id) != target:
+                changed[member_id] = target
+            work += 1 + len(target)
+            if work > _COMPARED_PER_UNIT:
+                yield work // _COMPARED_PER_UNIT
+                work = 0
         self.now = self.group.with_targets(epoch, changed)
-        self.records += [r.target_record(self.group_id, member_id, target) for member_id, target in changed.items()]
+        yield from self._add(r.target_record(self.group_id, member_id, target) for member_id, target in changed.items())
         self.records.append(r.target_epoch_record(self.group_id, epoch))
 
-    def put_target(self, member_id: str, target: Assignment) -> None:
+    def put_target(self, member_id: str, target: Assignment) -> Change:
         """Sets the target of one member, without a new assignment epoch."""
         self.now = self.group.with_targets(self.group.assignment_epoch, {member_id: target})
-        self.records.append(r.target_record(self.group_id, member_id, target))
+        self.records.append((yield from r.target_record(self.group_id, member_id, target)))
 
-    def put_regex(self, regex: str, resolved: ResolvedRegex) -> None:
+    def put_regex(self, regex: str, resolved: ResolvedRegex) -> Change:
         self.now = self.group.with_regex(regex, resolved)
-        self.records.append(r.regex_record(self.group_id, regex, resolved))
+        self.records.append((yield from r.regex_record(self.group_id, regex, resolved)))
 
     def remove_regex(self, regex: str) -> None:
         self.now = self.group.with_regex(regex, None)
@@ -137,6 +158,8 @@ class Draft:
     def _tombstone(self, kind: ConsumerRecordType, name: str = "") -> None:
         self.records.append(r.tombstone(ConsumerKey(kind, self.group_id, name)))
 
-    def _tombstones(self, kind: ConsumerRecordType, names: Mapping[str, object]) -> None:
-        for name in sorted(names):
+    def _tombstones(self, kind: ConsumerRecordType, names: Mapping[str, object]) -> Change:
+        for count, name in enumerate(sorted(names), 1):
             self._tombstone(kind, name)
+            if not count % _TOMBSTONES_PER_UNIT:
+                yield 1

@@ -6,18 +6,23 @@ int16 version | subscription or assignment in that version; of an unknown newer 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from barnabas.common.errors import DecodeError
-from barnabas.coordinators.groups.consumer.member import Assignment, assignment_of, partitions_of
+from barnabas.common.gradual import sorted_gradually
+from barnabas.coordinators.groups.consumer.member import PER_UNIT, Assignment, assignment_in_steps
 from barnabas.coordinators.groups.consumer.topic_summaries import Topics
-from barnabas.protocol.codec import decode, encode_into
+from barnabas.protocol.codec import decode, decode_in_steps, encode_in_steps, encode_into
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 _INT16 = struct.Struct(">h")
 _NEWEST: Final = 3
+#: A message above this size is decoded in steps.
+_LONG_BYTES: Final = 4 * 1024
+#: The number of partitions that are listed in a quarter of a millisecond.
+_FLAT_PER_UNIT: Final = 1_000
 M = TypeVar("M", bound=Message)
 
 
@@ -29,9 +34,26 @@ class Subscription(NamedTuple):
     rack_id: str | None
 
 
-def _parse(kind: type[M], data: bytes) -> M:
+def _parse(kind: type[M], data: bytes) -> Generator[int, None, M]:
     version = embedded_version(data)
-    return decode(kind, version, data, _INT16.size)[0]
+    if len(data) <= _LONG_BYTES:
+        return decode(kind, version, data, _INT16.size)[0]
+    body, _ = yield from decode_in_steps(kind, version, data, _INT16.size)
+    return body
+
+
+def _flat(
+    topics: Sequence[ConsumerProtocolSubscription.TopicPartition | ConsumerProtocolAssignment.TopicPartition],
+) -> Generator[int, None, tuple[tuple[str, int], ...]]:
+    flat: list[tuple[str, int]] = []
+    work = 0
+    for one in topics:
+        flat += [(one.topic, partition) for partition in one.partitions]
+        work += 1 + len(one.partitions)
+        if work > _FLAT_PER_UNIT:
+            yield work // _FLAT_PER_UNIT
+            work = 0
+    return tuple(flat)
 
 
 def embedded_version(data: bytes) -> int:
@@ -44,53 +66,66 @@ def embedded_version(data: bytes) -> int:
     return min(version, _NEWEST)
 
 
-def parse_subscription(data: bytes) -> Subscription:
-    """Parses a classic consumer's subscription. Raises DecodeError."""
-    body = _parse(ConsumerProtocolSubscription, data)
-    owned = tuple((one.topic, partition) for one in body.owned_partitions for partition in one.partitions)
+def parse_subscription(data: bytes) -> Generator[int, None, Subscription]:
+    """Parses a classic consumer's subscription, in steps. Raises DecodeError."""
+    body = yield from _parse(ConsumerProtocolSubscription, data)
+    owned = yield from _flat(body.owned_partitions)
     return Subscription(frozenset(body.topics), owned, body.rack_id)
 
 
-def parse_assignment(data: bytes) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """Parses a classic consumer's assignment. Returns the (topic name, partition) tuples, and whether the assignor
-    added its own user data. Raises DecodeError.
+def parse_assignment(data: bytes) -> Generator[int, None, tuple[tuple[tuple[str, int], ...], bool]]:
+    """Parses a classic consumer's assignment, in steps. Returns the (topic name, partition) tuples, and whether the
+    assignor added its own user data. Raises DecodeError.
     """
     if not data:
         return (), False
-    body = _parse(ConsumerProtocolAssignment, data)
-    assigned = tuple((one.topic, partition) for one in body.assigned_partitions for partition in one.partitions)
+    body = yield from _parse(ConsumerProtocolAssignment, data)
+    assigned = yield from _flat(body.assigned_partitions)
     return assigned, bool(body.user_data)
 
 
-def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
-    """Encodes an assignment for a classic consumer, without deleted topics."""
+def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> Generator[int, None, bytes]:
+    """Encodes an assignment for a classic consumer, without deleted topics, in steps."""
     by_name: dict[str, list[int]] = {}
-    for topic_id, partition in partitions_of(assignment):
+    work = 0
+    for topic_id, partitions in assignment.items():
         topic = topics.find_id(topic_id)
         if topic is not None:
-            by_name.setdefault(topic.name, []).append(partition)
-    body = ConsumerProtocolAssignment(
-        assigned_partitions=[
-            ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=by_name[name]) for name in sorted(by_name)
-        ]
-    )
+            by_name[topic.name] = sorted(partitions)
+        work += 1 + len(partitions)
+        if work > _FLAT_PER_UNIT:
+            yield work // _FLAT_PER_UNIT
+            work = 0
+    rows: list[ConsumerProtocolAssignment.TopicPartition] = []
+    for count, name in enumerate(
+        sorted(by_name) if len(by_name) <= PER_UNIT else (yield from sorted_gradually(by_name)), 1
+    ):
+        rows.append(ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=by_name[name]))
+        if not count % PER_UNIT:
+            yield 1
+    body = ConsumerProtocolAssignment(assigned_partitions=rows)
     out = bytearray(_INT16.pack(version))
-    encode_into(body, version, out)
+    if len(rows) <= PER_UNIT:
+        encode_into(body, version, out)
+    else:
+        yield from encode_in_steps(body, version, out)
     return bytes(out)
 
 
-def with_ids(partitions: Iterable[tuple[str, int]], topics: Topics) -> Assignment:
-    """Returns the partitions by topic id, without deleted topics."""
+def with_ids(partitions: Iterable[tuple[str, int]], topics: Topics) -> Generator[int, None, Assignment]:
+    """Returns the partitions by topic id, without deleted topics, in steps."""
     found = []
     ids: dict[str, bytes | None] = {}
-    for name, partition in partitions:
+    for count, (name, partition) in enumerate(partitions, 1):
+        if not count % PER_UNIT:
+            yield 1
         if name not in ids:
             topic = topics.find(name)
             ids[name] = None if topic is None else topic.topic_id
         topic_id = ids[name]
         if topic_id is not None:
             found.append((topic_id, partition))
-    return assignment_of(found)
+    return (yield from assignment_in_steps(found))
 
 
 def first_metadata(protocols: Mapping[str, bytes]) -> bytes:

@@ -11,13 +11,14 @@ A heartbeat that changes nothing is answered from the committed group, without w
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
-from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.consumer_records import FEW_TOPICS, topic_rows, topic_rows_in_steps
+from barnabas.coordinators.groups.consumer.draft import Change, Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import (
     JOIN_EPOCH,
@@ -30,7 +31,7 @@ from barnabas.coordinators.groups.consumer.member import (
 from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.regex import Describable
 from barnabas.coordinators.groups.consumer.requests import check_heartbeat, is_full, is_leaving, is_plain, owned_of
-from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
+from barnabas.coordinators.groups.consumer.writes import GroupOperation, Steps
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -60,7 +61,9 @@ class Heartbeats:
 
     __slots__ = ("_context", "_ensure_group", "_planner")
 
-    def __init__(self, context: ConsumerContext, planner: Planner, ensure_group: Callable[[Draft, int], None]) -> None:
+    def __init__(
+        self, context: ConsumerContext, planner: Planner, ensure_group: Callable[[Draft, int], Change]
+    ) -> None:
         self._context = context
         self._planner = planner
         self._ensure_group = ensure_group
@@ -103,22 +106,30 @@ class Heartbeats:
 
     # -- joining and renewing
 
-    def _join_or_renew(self, draft: Draft, heartbeat: ConsumerHeartbeat) -> Answer:
+    def _join_or_renew(self, draft: Draft, heartbeat: ConsumerHeartbeat) -> Steps:
         request = heartbeat.request
-        self._ensure_group(draft, request.member_epoch)
+        if draft.now is None:
+            yield from self._ensure_group(draft, request.member_epoch)
         self._check_capacity(draft.group, request.member_id)
         member_id = request.member_id or _new_id(self._context.host.random.uuid())
-        owned = owned_of(request)
-        known = self._find(draft, request, member_id, owned)
+        rows = request.topic_partitions
+        owned: Assignment | None = None
+        if rows is not None:
+            owned = (yield from owned_of(rows)) if rows else NOTHING
+        if request.instance_id is not None:
+            known = yield from self._find_static(draft, request, member_id, owned)
+        else:
+            known = _find(draft.group, request, member_id, owned)
         before = known or Member(member_id)
         updated = _updated(before, heartbeat)
         changed = False
         if known is None or not before.same_subscription_record(updated) or self._planner.needs_refresh(draft.group):
-            changed = self._planner.subscribe(draft, known, updated, heartbeat.describable)
-        self._planner.make_target(draft)
+            changed = yield from self._planner.subscribe(draft, known, updated, heartbeat.describable)
+        if draft.group.needs_target:
+            yield from self._planner.make_target(draft)
         if known is None or _is_new(request):
             owned = NOTHING if owned is None else owned
-        member = self._planner.advance(draft, updated, owned, subscription_changed=changed)
+        member = yield from self._planner.advance(draft, updated, owned, subscription_changed=changed)
         with_assignment = _is_new(request) or is_full(request) or member.assigned != before.assigned
         group = draft.group
 
@@ -128,7 +139,10 @@ class Heartbeats:
         draft.effects.append(committed)
         response = self._response(group, member)
         if with_assignment:
-            response.assignment = _encode(member.assigned)
+            assigned = member.assigned
+            is_long = len(assigned) > FEW_TOPICS
+            topics = (yield from topic_rows_in_steps(_row, assigned)) if is_long else topic_rows(_row, assigned)
+            response.assignment = ConsumerGroupHeartbeatResponse.Assignment(topic_partitions=topics)
         return lambda: heartbeat.reply(response)
 
     def _check_capacity(self, group: ConsumerGroup, member_id: str) -> None:
@@ -139,22 +153,9 @@ class Heartbeats:
                 f"The consumer group has reached its maximum capacity of {size_max} members.",
             )
 
-    def _find(
-        self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
-    ) -> Member | None:
-        """Returns the member that sent the request; None if it is new."""
-        group = draft.group
-        if request.instance_id is not None:
-            return self._find_static(draft, request, member_id, owned)
-        if _is_new(request):
-            return group.members.get(member_id)
-        member = group.member(member_id)
-        _check_epoch(member, request.member_epoch, owned)
-        return member
-
     def _find_static(
         self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
-    ) -> Member | None:
+    ) -> Generator[int, None, Member | None]:
         instance_id = request.instance_id
         existing = draft.group.static_member(instance_id)
         if not _is_new(request):
@@ -171,13 +172,13 @@ class Heartbeats:
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
                 f"id is owned by {existing.member_id} member.",
             )
-        return replace_static(self._context, draft, existing, member_id)
+        return (yield from replace_static(self._context, draft, existing, member_id))
 
     # -- leaving
 
-    def _leave(self, draft: Draft, heartbeat: ConsumerHeartbeat) -> Answer:
+    def _leave(self, draft: Draft, heartbeat: ConsumerHeartbeat) -> Steps:
         request = heartbeat.request
-        self._ensure_group(draft, request.member_epoch)
+        yield from self._ensure_group(draft, request.member_epoch)
         group = draft.group
         if request.instance_id is None:
             member = group.member(request.member_id)
@@ -185,9 +186,9 @@ class Heartbeats:
             found = group.static_member(request.instance_id)
             member = check_instance(found, request.member_id, request.instance_id)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
-            draft.put_member(replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING))
+            yield from draft.put_member(replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING))
         else:
-            self._planner.remove(draft, frozenset({member.member_id}))
+            yield from self._planner.remove(draft, frozenset({member.member_id}))
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         return lambda: heartbeat.reply(response)
 
@@ -199,13 +200,24 @@ class Heartbeats:
         )
 
 
-def replace_static(context: ConsumerContext, draft: Draft, old: Member, member_id: str) -> Member:
+def _find(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
+) -> Member | None:
+    """Returns the dynamic member that sent the request; None if it is new."""
+    if _is_new(request):
+        return group.members.get(member_id)
+    member = group.member(member_id)
+    _check_epoch(member, request.member_epoch, owned)
+    return member
+
+
+def replace_static(context: ConsumerContext, draft: Draft, old: Member, member_id: str) -> Generator[int, None, Member]:
     """Replaces a static member that joins with another member id; the new one gets its subscription and partitions."""
     new = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     target = draft.group.target(old.member_id)
-    draft.remove_member(old.member_id)
-    draft.put_member(new)
-    draft.put_target(member_id, target)
+    yield from draft.remove_member(old.member_id)
+    yield from draft.put_member(new)
+    yield from draft.put_target(member_id, target)
     if member_id != old.member_id:
         draft.effects.append(lambda: context.sessions.forget(draft.group_id, old.member_id))
     return new
@@ -272,10 +284,5 @@ def _new_id(random: bytes) -> str:
     return urlsafe_b64encode(random).decode().rstrip("=")
 
 
-def _encode(assignment: Assignment) -> ConsumerGroupHeartbeatResponse.Assignment:
-    topic = ConsumerGroupHeartbeatResponse.TopicPartitions
-    return ConsumerGroupHeartbeatResponse.Assignment(
-        topic_partitions=[
-            topic(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in sorted(assignment)
-        ]
-    )
+def _row(topic_id: bytes, partitions: list[int]) -> ConsumerGroupHeartbeatResponse.TopicPartitions:
+    return ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)

@@ -9,7 +9,7 @@ A partition belongs to the one member that has it assigned or has yet to release
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -24,6 +24,9 @@ LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 
 NO_REGEX: Final = ""
+
+#: The number of topics, partitions or members that a step of a group's work looks at: about a quarter of a millisecond.
+PER_UNIT: Final = 250
 
 
 class MemberState(IntEnum):
@@ -110,10 +113,12 @@ class Member:
 
     def holdings(self) -> Iterator[tuple[bytes, int]]:
         """Yields every partition that no other member can get: those assigned to this member, and those that it has yet
-        to release.
+        to release. They have no order.
         """
-        yield from partitions_of(self.assigned)
-        yield from partitions_of(self.revoking)
+        for assignment in (self.assigned, self.revoking):
+            for topic_id, partitions in assignment.items():
+                for partition in partitions:
+                    yield topic_id, partition
 
 
 def partitions_of(assignment: Assignment) -> Iterator[tuple[bytes, int]]:
@@ -127,6 +132,21 @@ def assignment_of(partitions: Iterable[tuple[bytes, int]]) -> Assignment:
     for topic_id, partition in partitions:
         by_topic.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(by_topic[topic_id]) for topic_id in sorted(by_topic)}
+
+
+def assignment_in_steps(partitions: Iterable[tuple[bytes, int]]) -> Generator[int, None, Assignment]:
+    """Returns the assignment like `assignment_of`, in steps; its topics have no order."""
+    by_topic: dict[bytes, set[int]] = {}
+    for count, (topic_id, partition) in enumerate(partitions, 1):
+        by_topic.setdefault(topic_id, set()).add(partition)
+        if not count % PER_UNIT:
+            yield 1
+    assignment: dict[bytes, frozenset[int]] = {}
+    for count, (topic_id, found) in enumerate(by_topic.items(), 1):
+        assignment[topic_id] = frozenset(found)
+        if not count % PER_UNIT:
+            yield 1
+    return assignment
 
 
 def has_any(owned: Assignment, of: Assignment) -> bool:

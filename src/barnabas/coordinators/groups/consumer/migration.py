@@ -12,13 +12,16 @@ of converted. Committed offsets are not touched: they belong to the group id.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Final
+
 from barnabas.common.errors import DecodeError, ErrorCode, RequestFailed
 from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.classic.group import Member as ClassicMember
 from barnabas.coordinators.groups.classic.images import generation_record
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
-from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.draft import Change, Draft
 from barnabas.coordinators.groups.consumer.embedded import (
     embedded_version,
     encode_assignment,
@@ -32,7 +35,7 @@ from barnabas.coordinators.groups.consumer.member import (
     Assignment,
     ClassicInfo,
     Member,
-    assignment_of,
+    assignment_in_steps,
     partitions_of,
 )
 from barnabas.coordinators.groups.consumer.member_deadlines import Sessions
@@ -42,6 +45,9 @@ from barnabas.coordinators.groups.group_records import group_tombstone
 from barnabas.coordinators.groups.offsets import is_removable
 from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.coordinators.groups.subscription import CONSUMER
+
+#: The number of members that are converted in a quarter of a millisecond.
+_MEMBERS_PER_UNIT: Final = 10
 
 
 class Migration:
@@ -66,7 +72,7 @@ class Migration:
 
     # -- classic to consumer
 
-    def ensure_group(self, draft: Draft, epoch: int) -> None:
+    def ensure_group(self, draft: Draft, epoch: int) -> Change:
         """Creates a consumer group in the draft if there is none, for a member that joins: a new one, or the converted
         classic group. Raises RequestFailed with GROUP_ID_NOT_FOUND."""
         if draft.now is not None:
@@ -83,9 +89,9 @@ class Migration:
             draft.records.append(group_tombstone(group_id))
             draft.create()
         else:
-            self._upgrade(draft, classic)
+            yield from self._upgrade(draft, classic)
 
-    def _upgrade(self, draft: Draft, classic: ClassicGroup) -> None:
+    def _upgrade(self, draft: Draft, classic: ClassicGroup) -> Change:
         start = f"Cannot upgrade classic group {classic.group_id} to consumer group because "
         if not self._config.may_upgrade:
             raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, start + "online upgrade is disabled.")
@@ -96,22 +102,26 @@ class Migration:
             text = start + "the group size exceeds the consumer group maximum size."
             raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, text)
         try:
-            group = self._as_consumer_group(classic, start)
+            group = yield from self._as_consumer_group(classic, start)
         except DecodeError as error:
             text = start + "the embedded consumer protocol is malformed."
             raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
         draft.records.append(group_tombstone(classic.group_id))
-        draft.install(group)
+        yield from draft.install(group)
         assert self.planner is not None, "the planner is set when the shard is built"
         planner = self.planner
         draft.effects.append(lambda: planner.restart_sessions(group))
 
-    def _as_consumer_group(self, classic: ClassicGroup, start: str) -> ConsumerGroup:
+    def _as_consumer_group(self, classic: ClassicGroup, start: str) -> Generator[int, None, ConsumerGroup]:
         """Returns the consumer group that corresponds to a classic one. Raises DecodeError, RequestFailed."""
         group = ConsumerGroup(classic.group_id, epoch=classic.generation, assignment_epoch=classic.generation)
         targets: dict[str, Assignment] = {}
-        for old in classic.members.values():
-            assigned, has_own_data = parse_assignment(old.assignment)
+        # A rebalance whose time is over can change the classic group between two steps.
+        found = [(old, old.assignment) for old in classic.members.values()]
+        for count, (old, assignment) in enumerate(found, 1):
+            if not count % _MEMBERS_PER_UNIT:
+                yield 1
+            assigned, has_own_data = yield from parse_assignment(assignment)
             if has_own_data:
                 raise RequestFailed(
                     ErrorCode.GROUP_ID_NOT_FOUND,
@@ -119,15 +129,17 @@ class Migration:
                     "a default assignor before re-attempting the upgrade.",
                 )
             # A client's assignor can assign a partition to two members: here only the first one gets it.
-            free = [place for place in partitions_of(with_ids(assigned, self._topics)) if place not in group.owners]
-            member = _as_consumer_member(old, classic, assignment_of(free))
-            group = group.with_member(member)
+            placed = yield from with_ids(assigned, self._topics)
+            free = [place for place in partitions_of(placed) if place not in group.owners]
+            kept = yield from assignment_in_steps(free)
+            member = yield from _as_consumer_member(old, classic.protocol_name, group.epoch, kept)
+            group = yield from group.with_member(member)
             targets[member.member_id] = member.assigned
-        return group.with_targets(classic.generation, targets)
+        return group.with_targets(group.epoch, targets)
 
     # -- consumer to classic
 
-    def downgrade(self, draft: Draft, leaving: frozenset[str]) -> bool:
+    def downgrade(self, draft: Draft, leaving: frozenset[str]) -> Generator[int, None, bool]:
         """Converts the group into a classic one if only classic members remain after those in `leaving` have left.
         Returns whether it was converted."""
         group = draft.group
@@ -139,19 +151,21 @@ class Migration:
         classic = ClassicGroup(group.group_id, self._context.deadlines, self._context.wall_ms(), GroupState.STABLE)
         classic.generation = group.epoch
         assignments: dict[str, bytes] = {}
-        for member in group.in_order():
+        for count, member in enumerate(group.in_order(), 1):
+            if not count % _MEMBERS_PER_UNIT:
+                yield 1
             if member.member_id not in leaving:
-                self._add_classic(classic, member)
+                yield from self._add_classic(classic, member)
                 assignments[member.member_id] = classic.members[member.member_id].assignment
         classic.protocol_name = classic.select_protocol()
         classic.update_subscription()
-        draft.delete()
+        yield from draft.delete()
         draft.records.append(generation_record(classic, assignments))
         draft.is_last = True
         draft.effects.append(lambda: self._begin_classic(group, classic))
         return True
 
-    def _add_classic(self, classic: ClassicGroup, member: Member) -> None:
+    def _add_classic(self, classic: ClassicGroup, member: Member) -> Change:
         assert member.classic is not None, "only members of the classic protocol are left"
         protocols = dict(member.classic.protocols)
         try:
@@ -164,7 +178,7 @@ class Migration:
             client_id=member.client_id,
             client_host=member.client_host,
             instance_id=member.instance_id,
-            assignment=encode_assignment(member.assigned, self._topics, version),
+            assignment=(yield from encode_assignment(member.assigned, self._topics, version)),
         )
         session_ms = member.classic.session_timeout_ms
         classic.update(new, protocols, rebalance_ms=member.rebalance_timeout_ms, session_ms=session_ms)
@@ -180,10 +194,11 @@ class Migration:
             self._rebalancer.prepare(classic, "the last member of the consumer protocol has left")
 
 
-def _as_consumer_member(old: ClassicMember, classic: ClassicGroup, assigned: Assignment) -> Member:
-    name = classic.protocol_name
-    metadata = old.protocols.get(name or "") or next(iter(old.protocols.values()), b"")
-    subscription = parse_subscription(metadata)
+def _as_consumer_member(
+    old: ClassicMember, protocol: str | None, generation: int, assigned: Assignment
+) -> Generator[int, None, Member]:
+    metadata = old.protocols.get(protocol or "") or next(iter(old.protocols.values()), b"")
+    subscription = yield from parse_subscription(metadata)
     return Member(
         member_id=old.member_id,
         instance_id=old.instance_id,
@@ -193,7 +208,7 @@ def _as_consumer_member(old: ClassicMember, classic: ClassicGroup, assigned: Ass
         topic_names=subscription.topics,
         rebalance_timeout_ms=old.rebalance_timeout_ms,
         classic=ClassicInfo(old.session_timeout_ms, tuple(old.protocols.items())),
-        epoch=classic.generation,
-        previous_epoch=classic.generation,
+        epoch=generation,
+        previous_epoch=generation,
         assigned=assigned,
     )

@@ -10,12 +10,15 @@ A partition is therefore assigned only after its last owner has reported its rel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.gradual import sorted_gradually
 from barnabas.coordinators.groups.consumer.member import (
     NOTHING,
+    PER_UNIT,
     Assignment,
     Member,
     MemberState,
@@ -23,6 +26,8 @@ from barnabas.coordinators.groups.consumer.member import (
 )
 
 _NONE: frozenset[int] = frozenset()
+#: The fixed cost of a topic, compared with one of its partitions.
+_TOPIC_WORK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +42,20 @@ class Goal:
     owner_of: Callable[[bytes, int], str | None]
 
 
-def reconcile(member: Member, goal: Goal, owned: Assignment | None, *, subscription_changed: bool) -> Member:
+def reconcile(
+    member: Member, goal: Goal, owned: Assignment | None, *, subscription_changed: bool
+) -> Generator[int, None, Member]:
     """Returns the member after its next step, or the same member. `owned` contains the partitions that it reports,
-    None if it reports none. Raises RequestFailed with FENCED_MEMBER_EPOCH."""
+    None if it reports none. Works in steps. Raises RequestFailed with FENCED_MEMBER_EPOCH."""
     match member.state:
         case MemberState.STABLE:
             if member.epoch != goal.epoch:
-                return _advance(member, goal, owned)
+                return (yield from _advance(member, goal, owned))
         case MemberState.UNREVOKED_PARTITIONS:
             if owned is not None and not has_any(owned, member.revoking):
-                return _advance(member, goal, owned)
+                return (yield from _advance(member, goal, owned))
         case MemberState.UNRELEASED_PARTITIONS:
-            return _advance(member, goal, owned)
+            return (yield from _advance(member, goal, owned))
         case MemberState.UNKNOWN:
             if owned is None or owned:
                 raise RequestFailed(
@@ -56,30 +63,36 @@ def reconcile(member: Member, goal: Goal, owned: Assignment | None, *, subscript
                     "The consumer group member is in a unknown state. "
                     "The member must abandon all its partitions and rejoin.",
                 )
-            return _advance(replace(member, epoch=goal.epoch), goal, owned)
-    return _drop_unsubscribed(member, goal, owned) if subscription_changed else member
+            return (yield from _advance(replace(member, epoch=goal.epoch), goal, owned))
+    return (yield from _drop_unsubscribed(member, goal, owned)) if subscription_changed else member
 
 
-def _drop_unsubscribed(member: Member, goal: Goal, owned: Assignment | None) -> Member:
+def _drop_unsubscribed(member: Member, goal: Goal, owned: Assignment | None) -> Generator[int, None, Member]:
     """Revokes, immediately and at any epoch, the partitions of topics that the member no longer subscribes to."""
-    unwanted = {topic_id: taken for topic_id, taken in member.assigned.items() if topic_id not in goal.subscribed}
-    if not unwanted:
-        return member
-    assigned = {topic_id: kept for topic_id, kept in member.assigned.items() if topic_id not in unwanted}
+    assigned: dict[bytes, frozenset[int]] = {}
     revoking = dict(member.revoking)
-    for topic_id, partitions in unwanted.items():
-        revoking[topic_id] = partitions | revoking.get(topic_id, _NONE)
+    for count, (topic_id, partitions) in enumerate(member.assigned.items(), 1):
+        if topic_id in goal.subscribed:
+            assigned[topic_id] = partitions
+        else:
+            revoking[topic_id] = partitions | revoking.get(topic_id, _NONE)
+        if not count % PER_UNIT:
+            yield 1
+    if len(assigned) == len(member.assigned):
+        return member
     if owned is None or has_any(owned, revoking):
         return _step(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
     return _step(member, member.epoch, member.state, assigned, member.revoking)
 
 
-def _advance(member: Member, goal: Goal, owned: Assignment | None) -> Member:
+def _advance(member: Member, goal: Goal, owned: Assignment | None) -> Generator[int, None, Member]:
     kept: dict[bytes, frozenset[int]] = {}
     revoking: dict[bytes, frozenset[int]] = {}
     added: dict[bytes, frozenset[int]] = {}
     unreleased = False
-    for topic_id in sorted({*goal.target, *member.assigned}):
+    topic_ids = {*goal.target, *member.assigned}
+    work = 0
+    for topic_id in sorted(topic_ids) if len(topic_ids) <= PER_UNIT else (yield from sorted_gradually(topic_ids)):
         target = goal.target.get(topic_id, _NONE) if topic_id in goal.subscribed else _NONE
         current = member.assigned.get(topic_id, _NONE)
         missing = target - current
@@ -93,10 +106,16 @@ def _advance(member: Member, goal: Goal, owned: Assignment | None) -> Member:
             revoking[topic_id] = current - target
         if free:
             added[topic_id] = free
+        work += _TOPIC_WORK + len(missing)
+        if work > PER_UNIT:
+            yield 1
+            work = 0
     if revoking and (owned is None or has_any(owned, revoking)):
         return _step(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    for topic_id, partitions in added.items():
+    for count, (topic_id, partitions) in enumerate(added.items(), 1):
         kept[topic_id] = kept.get(topic_id, _NONE) | partitions
+        if not count % PER_UNIT:
+            yield 1
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
     return _step(member, goal.epoch, state, kept, NOTHING)
 

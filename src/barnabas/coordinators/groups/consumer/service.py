@@ -6,7 +6,7 @@ and are then served by the resulting kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.classic.joining import Join
@@ -25,7 +25,7 @@ from barnabas.coordinators.groups.consumer.member_deadlines import Sessions
 from barnabas.coordinators.groups.consumer.migration import Migration
 from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.topic_summaries import Topics
-from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
+from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation, Steps
 from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -74,7 +74,8 @@ class ConsumerGroups:
         """Returns whether the id has a consumer group, or one that is being created or deleted."""
         return group_id in self._context.writes.slots
 
-    def describe(self, group: ConsumerGroup) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    def describe(self, group: ConsumerGroup) -> Generator[int, None, ConsumerGroupDescribeResponse.DescribedGroup]:
+        """Returns the description of a group, in steps."""
         return answers.described(group, self._planner.assignor_of(group), self._context.topics)
 
     # -- loading and leaving
@@ -117,14 +118,14 @@ class ConsumerGroups:
             except RequestFailed as failure:
                 join.fail(failure.code)
 
-        def run(draft: Draft) -> Answer:
+        def run(draft: Draft) -> Steps:
             if draft.now is None:
                 return hand_over
             if not draft.now.members:
-                draft.delete()
+                yield from draft.delete()
                 draft.is_last = True
                 return hand_over
-            return self._classic.join(draft, join)
+            return (yield from self._classic.join(draft, join))
 
         self._context.writes.submit(join.group_id, GroupOperation(run, lambda failure: join.fail(failure.code)))
 
@@ -139,7 +140,7 @@ class ConsumerGroups:
             if group is None:
                 serve_classic()
             else:
-                reply(self._classic.sync(group, request))
+                self._context.writes.answer_in_steps(self._classic.sync(group, request), reply)
 
         self._read(request.group_id, serve, lambda code: reply(_sync_failed(code)))
 
@@ -195,10 +196,10 @@ class ConsumerGroups:
             else:
                 reply(codes)
 
-        def run(draft: Draft) -> Answer:
+        def run(draft: Draft) -> Steps:
             if draft.now is None:
                 return hand_over
-            codes = self._classic.leave(draft, leaving)
+            codes = yield from self._classic.leave(draft, leaving)
             return lambda: reply(codes)
 
         self._context.writes.submit(group_id, GroupOperation(run, lambda failure: fail(failure.code)))
@@ -208,13 +209,13 @@ class ConsumerGroups:
     def delete(self, group_id: str, take_offsets: Callable[[Draft], None], done: Callable[[ErrorCode], None]) -> None:
         """Deletes a group without members; `take_offsets` adds the tombstones of its offsets to the same batch."""
 
-        def run(draft: Draft) -> Answer:
+        def run(draft: Draft) -> Steps:
             if draft.now is None:
                 raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
             if draft.now.members:
                 raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
             take_offsets(draft)
-            draft.delete()
+            yield from draft.delete()
             draft.is_last = True
             return lambda: done(ErrorCode.NONE)
 

@@ -7,14 +7,18 @@ one comparison shows whether a new assignment is needed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Generator, Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
+
+from barnabas.common.gradual import sorted_gradually
 
 _TOPIC = struct.Struct(">16sih")
 _HASH = struct.Struct(">q")
 #: The hash of no topics, as Kafka writes it.
 NO_TOPICS_HASH: Final = 0
+#: The number of topics that are looked up in a quarter of a millisecond.
+_PER_UNIT: Final = 250
 
 
 class TopicSummary(NamedTuple):
@@ -35,16 +39,20 @@ class Topics(Protocol):
 
     def find_id(self, topic_id: bytes) -> TopicSummary | None: ...
 
-    def names(self) -> Iterable[str]: ...
+    def names(self) -> Iterable[str]:
+        """Returns the names of the topics that exist now, even if they are read in several turns of the loop."""
 
 
-def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
-    """Returns a hash over the ids and partition counts of the existing topics among `names`. Kafka uses another
-    function, so that a group whose log moves between the two has one additional rebalance."""
+def metadata_hash(topics: Topics, names: Collection[str]) -> Generator[int, None, int]:
+    """Returns a hash over the ids and partition counts of the existing topics among `names`, in steps. Kafka uses
+    another function, so that a group whose log moves between the two has one additional rebalance."""
     digest = blake2b(digest_size=_HASH.size)
     found = False
-    for name in sorted(names):
+    in_order = sorted(names) if len(names) <= _PER_UNIT else (yield from sorted_gradually(names))
+    for count, name in enumerate(in_order, 1):
         topic = topics.find(name)
+        if not count % _PER_UNIT:
+            yield 1
         if topic is not None:
             found = True
             encoded = name.encode()
