@@ -74,6 +74,7 @@ def _lead(wired: WiredBroker, state: str) -> WiredClient:
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(frames=st.lists(HOSTILE, min_size=1, max_size=4), announced=st.booleans())
 def test_damaged_frames_log_nobody_in(wired: WiredBroker, state: str, frames: list[bytes], announced: bool) -> None:
+    """Guard S12."""
     client = _lead(wired, state)
     assert client.core.principal == ("User:alice" if state in LOGGED_IN else "User:ANONYMOUS")
     causes = len(wired.closes.causes)
