@@ -305,6 +305,46 @@ def test_a_certificate_without_a_former_host_is_refused_unless_allowed(stores: S
     assert running.has_changed
 
 
+def test_a_certificate_with_another_name_is_accepted_if_that_is_allowed(stores: Stores) -> None:
+    running = Running(stores, ssl_allow_dn_changes="true")
+    running.replace(stores.pem("renamed"))
+    running.set_again()
+    assert running.has_changed
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"truststore.type": "PEM", "truststore.location": "TRUSTED"}, "Cannot add SSL truststore to an existing"),
+        ({"keystore.type": "BKS"}, "JKS, PKCS12, PEM are allowed"),
+        ({"keystore.location": "/no/such/file"}, "cannot be read: No such file"),
+        ({"keystore.password": "sesame"}, "SSL key store password cannot be specified with PEM format"),
+    ],
+)
+def test_a_change_that_cannot_be_used_is_refused_and_the_former_stays(
+    stores: Stores, changes: dict[str, str], words: str
+) -> None:
+    """The listener of clients has no trust store of its own."""
+    given = stores.settings("PEM", "broker", "listener.name.ssl.")
+    prefix = "listener.name.clients.ssl."
+    given |= {
+        f"{prefix}keystore.type": "PEM",
+        f"{prefix}keystore.location": given["listener.name.ssl.ssl.keystore.location"],
+    }
+    listeners = "SSL://localhost:9092,CLIENTS://localhost:9094,CONTROLLER://localhost:9093"
+    given |= {"listeners": listeners, "listener.security.protocol.map": "SSL:SSL,CLIENTS:SSL,CONTROLLER:PLAINTEXT"}
+    running = config(given)
+    contexts = NodeContexts(running)
+    running.use_files(contexts.check, contexts.refresh)
+    context = contexts.server("CLIENTS")
+    proposed = {f"{prefix}{key}": value.replace("TRUSTED", str(stores.trusted)) for key, value in changes.items()}
+    with pytest.raises(ConfigError, match=words) as refused:
+        running.check_files(running.with_dynamic(proposed, {}))
+    assert "sesame" not in str(refused.value)
+    running.update_dynamic(proposed, {})
+    assert contexts.server("CLIENTS") is context
+
+
 def test_a_certificate_of_another_authority_is_refused_between_brokers(stores: Stores, tmp_path: Path) -> None:
     running = Running(stores)
     running.replace(Stores(tmp_path).pem("running"))
