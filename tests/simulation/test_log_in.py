@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from itertools import product
 from typing import Final
 
 import pytest
@@ -43,6 +44,8 @@ from barnabas.simulation.worlds.replicated import (
 )
 
 PASSWORD: Final = "node-marker-Secret"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", *SCRAM, "OAUTHBEARER")
 #: Tokens, and so sessions, of three seconds; the machines' clocks differ.
 UNSECURED: Final = (
     'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="node" '
@@ -51,23 +54,23 @@ UNSECURED: Final = (
 ALICE: Final = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "alice-Secret"))
 
 
-def _properties(controller_mechanism: str = "PLAIN", **more: str) -> dict[str, str]:
+def _properties(controllers: str = "PLAIN", brokers: str | None = None, **more: str) -> dict[str, str]:
+    """Returns the properties of nodes that log in by these mechanisms to controllers and to brokers."""
+    brokers = brokers or ("OAUTHBEARER" if controllers == "OAUTHBEARER" else "PLAIN")
     users = f' user_node="{PASSWORD}" user_alice="alice-Secret";'
     found = {
         "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.mechanism.controller.protocol": controller_mechanism,
-        "listener.name.controller.scram-sha-512.sasl.jaas.config": jaas("node", PASSWORD, "SCRAM-SHA-512"),
+        "sasl.enabled.mechanisms": ",".join({"PLAIN": None, "SCRAM-SHA-512": None, controllers: None, brokers: None}),
+        "sasl.mechanism.inter.broker.protocol": brokers,
+        "sasl.mechanism.controller.protocol": controllers,
     }
     for listener in ("plaintext", "controller"):
-        found[f"listener.name.{listener}.plain.sasl.jaas.config"] = jaas("node", PASSWORD).rstrip(";") + users
-        if controller_mechanism == "OAUTHBEARER":
-            found |= {
-                "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
-                "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
-                f"listener.name.{listener}.oauthbearer.sasl.jaas.config": UNSECURED,
-            }
+        prefix = f"listener.name.{listener}"
+        found[f"{prefix}.plain.sasl.jaas.config"] = jaas("node", PASSWORD).rstrip(";") + users
+        for mechanism in SCRAM:
+            found[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = jaas("node", PASSWORD, mechanism)
+        if "OAUTHBEARER" in (controllers, brokers):
+            found[f"{prefix}.oauthbearer.sasl.jaas.config"] = UNSECURED
     return found | more
 
 
@@ -85,7 +88,8 @@ def _formatted() -> list[Versioned]:
     features: list[Versioned] = [
         (FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in DEFAULT_FEATURES
     ]
-    return [*features, *scram_records([f"SCRAM-SHA-512=[name=node,password={PASSWORD}]"], LATEST_METADATA_VERSION)]
+    users = [f"{mechanism}=[name=node,password={PASSWORD}]" for mechanism in SCRAM]
+    return [*features, *scram_records(users, LATEST_METADATA_VERSION)]
 
 
 def _broker(node: Node) -> Broker:
@@ -112,10 +116,12 @@ def _principals(cluster: Replicated) -> set[str]:
 
 
 @pytest.mark.parametrize("controllers", [1, 3])
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, mechanism: str) -> None:
+@pytest.mark.parametrize(("at_controllers", "at_brokers"), list(product(MECHANISMS, MECHANISMS)))
+def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(
+    controllers: int, at_controllers: str, at_brokers: str
+) -> None:
     """Guard S21."""
-    cluster = Secured(controllers, _properties(mechanism))
+    cluster = Secured(controllers, _properties(at_controllers, at_brokers))
     cluster.create_topic("orders", [[1, 2, 3]])
     _write_and_read(cluster, b"first")
     nodes = cluster.cluster.nodes

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.index import request_class, response_class
 
 FRAMES = Path(__file__).parent.parent / "data" / "wire" / "frames-4.1.0.json.gz"
 SWEEP = "golden-sweep"
+JAVA = "golden-java"
 
 #: API key, version, request, response.
 Frame = tuple[int, int, Any, Any]
@@ -25,12 +26,12 @@ def _frames() -> list[dict[str, Any]]:
     return frames
 
 
-def recorded(*api_keys: int) -> list[Frame]:
-    """Returns the frames of the sweep client with these API keys, in their order, decoded again for each caller."""
+def recorded(*api_keys: int, client: str = SWEEP) -> list[Frame]:
+    """Returns the frames of a client with these API keys, in their order, decoded again for each caller."""
     found = []
     for frame in _frames():
         key, version = frame["api_key"], frame["version"]
-        if key not in api_keys or frame["client_id"] != SWEEP:
+        if key not in api_keys or frame["client_id"] != client:
             continue
         request_frame, response_frame = bytes.fromhex(frame["request_hex"]), bytes.fromhex(frame["response_hex"])
         start = decode_request_header(memoryview(request_frame)[4:])[4]

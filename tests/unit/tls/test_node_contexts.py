@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import os
+import ssl
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.tls_stores import PASSWORD, Stores
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
+from barnabas.tls import pem
 from barnabas.tls.listener_contexts import handshake
 from barnabas.tls.node_contexts import NodeContexts
 
 KINDS = ("PEM", "PKCS12", "JKS")
+#: A listener with TLS and a log-in.
+LOG_IN = {
+    "listeners": "SASL_SSL://localhost:9092,CONTROLLER://localhost:9093",
+    "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+    "security.inter.broker.protocol": "SASL_SSL",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.sasl_ssl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="node" password="n" user_node="n";',
+}
+#: Lists that get the path and the flags of each file that is opened.
+WATCHERS: list[list[tuple[object, int]]] = []
 SUITE = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+
+
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open":
+        path, _, flags = arguments
+        for each in WATCHERS:
+            each.append((path, flags))
+
+
+sys.addaudithook(watch)
 
 
 def config(settings: dict[str, str]) -> BrokerConfig:
@@ -62,6 +88,71 @@ def test_the_listeners_prefix_wins(stores: Stores) -> None:
     settings = stores.settings("PEM", "broker") | {"ssl.client.auth": "required"}
     settings["listener.name.ssl.ssl.client.auth"] = "none"
     assert NodeContexts(config(settings)).server("SSL").verify_mode == 0
+
+
+@pytest.mark.parametrize(("prefix", "mode"), [("", ssl.CERT_NONE), ("listener.name.sasl_ssl.", ssl.CERT_REQUIRED)])
+def test_a_log_in_listener_asks_for_certificates_with_its_prefix_only(
+    stores: Stores, caplog: pytest.LogCaptureFixture, prefix: str, mode: ssl.VerifyMode
+) -> None:
+    settings = stores.settings("PEM", "broker") | LOG_IN | {f"{prefix}ssl.client.auth": "required"}
+    assert NodeContexts(config(settings)).server("SASL_SSL").verify_mode == mode
+    warned = "Broker configuration 'ssl.client.auth' is applied only to SSL listeners" in caplog.text
+    assert warned == (mode == ssl.CERT_NONE)
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal"),
+    [("", "User:CN=broker"), ("RULE:^CN=(.*)$/$1/U,DEFAULT", "User:BROKER"), ("RULE:^CN=other$/x/", None)],
+)
+def test_the_principal_of_a_certificate_follows_from_the_rules_of_the_listener(
+    stores: Stores, rules: str, principal: str | None
+) -> None:
+    given = {"listener.name.ssl.ssl.principal.mapping.rules": rules} if rules else {}
+    contexts = NodeContexts(config(stores.settings("PEM", "broker") | given))
+    blocks = pem.blocks((stores.authority.directory / "broker.pem").read_text())
+    certificate = next(block.der for block in blocks if block.label == pem.CERTIFICATE)
+    assert contexts.principal("SSL", None) == "User:ANONYMOUS"
+    if principal is not None:
+        assert contexts.principal("SSL", certificate) == principal
+        return
+    with pytest.raises(ValueError, match="Failed to map name for 'CN=broker'"):
+        contexts.principal("SSL", certificate)
+
+
+@pytest.mark.parametrize(("algorithm", "refuses"), [("https", True), ("", False)])
+def test_a_node_that_dials_checks_the_name_of_the_host(stores: Stores, algorithm: str, refuses: bool) -> None:
+    settings = stores.settings("PEM", "broker") | {"ssl.endpoint.identification.algorithm": algorithm}
+    contexts = NodeContexts(config(settings))
+    assert shaken(contexts, "localhost")
+    assert shaken(contexts, "elsewhere.example") == (not refuses)
+
+
+def shaken(contexts: NodeContexts, host: str) -> bool:
+    """Returns whether a node that dials this host accepts the certificate of the listener."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = contexts.client("SSL").wrap_bio(to_client, to_server, server_hostname=host)
+    server = contexts.server("SSL").wrap_bio(to_server, to_client, server_side=True)
+    for end in (client, server, client):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError:
+            return False
+    return client.cipher() is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_key_is_written_to_a_disk(stores: Stores, kind: str) -> None:
+    given = config(stores.settings(kind, "broker"))
+    opened: list[tuple[object, int]] = []
+    WATCHERS.append(opened)
+    try:
+        NodeContexts(given)
+    finally:
+        WATCHERS.clear()
+    assert any(str(path).startswith(str(stores.folder)) for path, _ in opened)
+    assert [path for path, flags in opened if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)] == []
 
 
 REFUSALS = [
@@ -212,6 +303,46 @@ def test_a_certificate_without_a_former_host_is_refused_unless_allowed(stores: S
     running.replace(stores.pem("running", "localhost"))
     running.set_again()
     assert running.has_changed
+
+
+def test_a_certificate_with_another_name_is_accepted_if_that_is_allowed(stores: Stores) -> None:
+    running = Running(stores, ssl_allow_dn_changes="true")
+    running.replace(stores.pem("renamed"))
+    running.set_again()
+    assert running.has_changed
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"truststore.type": "PEM", "truststore.location": "TRUSTED"}, "Cannot add SSL truststore to an existing"),
+        ({"keystore.type": "BKS"}, "JKS, PKCS12, PEM are allowed"),
+        ({"keystore.location": "/no/such/file"}, "cannot be read: No such file"),
+        ({"keystore.password": "sesame"}, "SSL key store password cannot be specified with PEM format"),
+    ],
+)
+def test_a_change_that_cannot_be_used_is_refused_and_the_former_stays(
+    stores: Stores, changes: dict[str, str], words: str
+) -> None:
+    """The listener of clients has no trust store of its own."""
+    given = stores.settings("PEM", "broker", "listener.name.ssl.")
+    prefix = "listener.name.clients.ssl."
+    given |= {
+        f"{prefix}keystore.type": "PEM",
+        f"{prefix}keystore.location": given["listener.name.ssl.ssl.keystore.location"],
+    }
+    listeners = "SSL://localhost:9092,CLIENTS://localhost:9094,CONTROLLER://localhost:9093"
+    given |= {"listeners": listeners, "listener.security.protocol.map": "SSL:SSL,CLIENTS:SSL,CONTROLLER:PLAINTEXT"}
+    running = config(given)
+    contexts = NodeContexts(running)
+    running.use_files(contexts.check, contexts.refresh)
+    context = contexts.server("CLIENTS")
+    proposed = {f"{prefix}{key}": value.replace("TRUSTED", str(stores.trusted)) for key, value in changes.items()}
+    with pytest.raises(ConfigError, match=words) as refused:
+        running.check_files(running.with_dynamic(proposed, {}))
+    assert "sesame" not in str(refused.value)
+    running.update_dynamic(proposed, {})
+    assert contexts.server("CLIENTS") is context
 
 
 def test_a_certificate_of_another_authority_is_refused_between_brokers(stores: Stores, tmp_path: Path) -> None:
