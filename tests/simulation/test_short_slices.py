@@ -61,7 +61,7 @@ IN_ZOOKEEPER = Layout(brokers=3, zookeeper=True)
         (Layout(brokers=3), WorkKind.RECORDS),
         (IN_ZOOKEEPER, WorkKind.RECORDS),
         pytest.param(Layout(brokers=3), WorkKind.TRANSACTIONS, marks=pytest.mark.full),
-        pytest.param(IN_ZOOKEEPER, WorkKind.GROUPS, marks=pytest.mark.full),
+        pytest.param(Layout(brokers=3), WorkKind.GROUPS, marks=pytest.mark.full),
     ],
 )
 def test_every_promise_holds_in_the_shortest_slices(

@@ -149,9 +149,14 @@ def test_our_commands_ask_the_controller(cluster: Cluster, tmp_path: Path, capsy
             found = session.read("/controller")
         return None if found is None or found.data is None else int(json.loads(found.data)["brokerid"])
 
+    def registered() -> list[str]:
+        with ZookeeperSession(cluster.zookeeper) as session:
+            return sorted(session.children("/brokers/ids"))
+
     if controller() == 1:
         cluster.expire_session(1)
     until("another controller", lambda: controller() in (2, 3))
+    until("all brokers registered", lambda: registered() == ["1", "2", "3"])
     command("topics", "create", "ours", "--partitions", "2", "--replication-factor", "3")
     moves = ("--reassignment-json-file", plan(tmp_path, {("ours", 0): [1, 2, 3], ("ours", 1): [3, 2, 1]}))
     assert "Successfully started partition reassignment(s) for ours-0,ours-1" in command("reassign", "execute", *moves)
