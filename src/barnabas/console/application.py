@@ -26,7 +26,7 @@ from barnabas.console.incidents import NOT_WATCHED
 from barnabas.console.pages import PAGE, Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import App, Gate
-from barnabas.console.security.rights import PAST, ROUTES, Role, Route
+from barnabas.console.security.rights import PAST, ROUTES, WITH_EVENTS, Role, Route
 from barnabas.console.security.scope_rules import check as check_scope
 from barnabas.console.security.sessions import Session
 from barnabas.console.session_routes import cookie_name
@@ -119,10 +119,11 @@ async def _go_back(visit: Visit, route: Route) -> None:
     """Loads the moment that the request names; if it names none, the end of an incident. Raises Problem for a moment
     that is not recorded, and for a route that is only about the present.
     """
+    with_events = route.name in WITH_EVENTS
     if not visit.parameters.has("at"):
         saved = visit.console.saved_of(visit.live.cluster.name)
         if saved is not None and route.name in PAST:
-            visit.past = await saved.past.at(saved.span[1])
+            visit.past = await saved.past.at(saved.span[1], with_events=with_events)
         return
     if route.name not in PAST:
         raise Problem("past", f"{route.path} is not recorded: it exists only for the present")
@@ -130,7 +131,7 @@ async def _go_back(visit: Visit, route: Route) -> None:
     recording = visit.console.recordings.get(visit.live.cluster.name)
     if recording is None:
         raise Problem("not-found", "nothing is recorded", "start the console with --history FILE")
-    visit.past = await recording.past.at(time_ms)
+    visit.past = await recording.past.at(time_ms, with_events=with_events)
 
 
 def _check(console: Console, route: Route, request: Request, session: Session | None, role: Role) -> None:

@@ -64,7 +64,7 @@ async def compare(visit: Visit) -> Response:
     """Compares the moment `from` with that of the request."""
     from_ms = visit.parameters.number("from")
     require_filled(visit.screens)
-    first = visit.console.scoped_past(await _recording(visit).past.at(from_ms), visit.scope)
+    first = visit.console.scoped_past(await _recording(visit).past.at(from_ms, with_events=False), visit.scope)
     return visit.answer(compare_view(first.cluster, visit.screens.cluster))
 
 

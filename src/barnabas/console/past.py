@@ -45,16 +45,24 @@ class _PastQuestions(Questions):
 
 
 class PastCluster(ClusterView):
-    """The cluster at one moment."""
+    """The cluster at one moment. Its events are added when a screen shows them: to read them takes ten times as long as
+    to read the table.
+    """
 
-    def __init__(self, name: str, boot: str, table: PastTable, changes: Sequence[Change], begun_ms: int) -> None:
+    def __init__(self, name: str, boot: str, table: PastTable, begun_ms: int) -> None:
         at_ms = table.asked_ms
         super().__init__(name, boot, table, _PastQuestions(table, (), Security()), lambda: at_ms)
         self.at_ms = at_ms
         self.begun_ms = begun_ms
         self.is_filled = True
+        self.has_events = False
         self._gap = table.gap
-        self.occurrences.add(changes)
+
+    def add_events(self, changes: Sequence[Change]) -> None:
+        """Adds the events before the moment, once."""
+        if not self.has_events:
+            self.has_events = True
+            self.occurrences.add(changes)
 
     @property
     def problem(self) -> str | None:
@@ -74,7 +82,7 @@ class PastReader:
         self._boot = boot
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
         self._history: History | None = None
-        self._moments: OrderedDict[int, Screens] = OrderedDict()
+        self._moments: OrderedDict[int, tuple[PastCluster, Screens]] = OrderedDict()
 
     async def close(self) -> None:
         def close() -> None:
@@ -84,16 +92,28 @@ class PastReader:
         await asyncio.wrap_future(self._thread.submit(close))
         self._thread.shutdown(wait=False)
 
-    async def at(self, time_ms: int) -> Screens:
+    async def at(self, time_ms: int, *, with_events: bool = True) -> Screens:
         """Returns the screens of a moment. Raises Problem for a time that is not recorded."""
-        found = self._moments.get(time_ms)
-        if found is None:
-            found = Screens(await self._read(lambda history: self._cluster(history, time_ms)))
-            self._moments[time_ms] = found
-            while len(self._moments) > _MOMENTS_KEPT:
-                self._moments.popitem(last=False)
+        if time_ms not in self._moments:
+            cluster = await self._read(lambda history: self._cluster(history, time_ms))
+            self._keep(time_ms, cluster)
         self._moments.move_to_end(time_ms)
-        return found
+        cluster, screens = self._moments[time_ms]
+        if with_events and not cluster.has_events:
+            cluster.add_events(await self._read(lambda history: history.events(None, time_ms, _EVENTS, newest=True)))
+        return screens
+
+    def _keep(self, time_ms: int, cluster: PastCluster) -> None:
+        """Keeps a moment, unless another request read it meanwhile. Its map begins with the order of the last one."""
+        if time_ms in self._moments:
+            return
+        screens = Screens(cluster)
+        if self._moments:
+            _, last = next(reversed(self._moments.values()))
+            screens.map.take_order(last.map)
+        self._moments[time_ms] = cluster, screens
+        while len(self._moments) > _MOMENTS_KEPT:
+            self._moments.popitem(last=False)
 
     async def lanes(self, topic: str, partition: int, until_ms: int) -> list[Lane]:
         """Returns the states of a partition up to a time; none if it was not recorded."""
@@ -136,9 +156,7 @@ class PastReader:
         return await self._read(lambda history: write_incident(history.path, since_ms, until_ms, about))
 
     def _cluster(self, history: History, time_ms: int) -> PastCluster:
-        table = history.at(time_ms)
-        changes = history.events(None, time_ms, _EVENTS, newest=True)
-        return PastCluster(self._name, self._boot, table, changes, history.span()[0])
+        return PastCluster(self._name, self._boot, history.at(time_ms), history.span()[0])
 
     async def _read(self, read: Callable[[History], T]) -> T:
         def work() -> T:

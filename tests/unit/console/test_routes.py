@@ -14,6 +14,7 @@ import pytest
 from tests.support.console_server import RunningConsole, target_of
 
 from barnabas.console.state import ConsoleOptions
+from barnabas.history.reader import History
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.phantom import PhantomCluster
 from barnabas.testing.phantom_state import PhantomState
@@ -282,6 +283,70 @@ def test_a_moment_of_the_history_shows_every_screen_as_it_was(console: RunningCo
     assert console.get("whatif", ask="lose-broker", broker=2, at=at_ms)["verdict"] == "safe"
     assert console.ask("messages", topic="topic-00001", at=at_ms).code == "past"
     assert console.ask("overview", at=1).code == "not-found"
+
+
+def test_a_map_of_the_past_reads_no_events_and_a_screen_with_events_adds_them(
+    console: RunningConsole, phantom: PhantomCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int | None] = []
+    events = History.events
+
+    def noted(
+        history: History, since_ms: int | None = None, until_ms: int | None = None, *rest: Any, **more: Any
+    ) -> Any:
+        read.append(until_ms)
+        return events(history, since_ms, until_ms, *rest, **more)
+
+    monkeypatch.setattr(History, "events", noted)
+    phantom.change(lambda state: state.shrink_isr("topic-00003", 2, 3))
+    console.until(lambda: console.get("overview")["severity"] == "warning", "the ISR shrinks")
+    at_ms = time.time_ns() // 1_000_000
+    console.until(lambda: (console.get("history")["last_ms"] or 0) > at_ms, "the recording continues", within_s=30)
+    routes: dict[str, dict[str, object]] = {
+        "map": {},
+        "topics": {"sort": "severity", "desc": 1},
+        "brokers": {},
+        "broker": {"id": 2},
+        "quorum": {},
+        "search": {"q": "topic"},
+        "groups": {},
+        "whatif": {"ask": "restart", "broker": 2},
+    }
+    before = {route: console.ask(route, at=at_ms, **given).body for route, given in routes.items()}
+    assert read == []
+    assert console.get("timeline", at=at_ms)["total"] > 0
+    assert console.get("overview", at=at_ms)["changes"]
+    assert read == [at_ms]
+    after = {route: console.ask(route, at=at_ms, **given).body for route, given in routes.items()}
+    assert after == before, "the events make no difference to them"
+
+
+def test_two_moments_with_other_replicas_have_each_its_own_map(
+    console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    def maps(at_ms: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        return columns_of(console.ask("map", at=at_ms).body)
+
+    def moment() -> int:
+        at_ms = time.time_ns() // 1_000_000
+        console.until(lambda: (console.get("history")["last_ms"] or 0) > at_ms, "it is recorded", within_s=30)
+        return at_ms
+
+    first_ms = moment()
+    phantom.change(lambda state: state.shrink_isr("topic-00003", 2, 3))
+    console.until(lambda: console.get("overview")["severity"] == "warning", "the ISR shrinks")
+    second_ms = moment()
+    phantom.change(lambda state: state.create_topic("topic-00003-b", 2))
+    console.until(lambda: "topic-00003-b" in str(console.get("topics", q="-b")), "the topic is there")
+    third_ms = moment()
+    found = [maps(each) for each in (first_ms, second_ms, third_ms, second_ms)]
+    heads = [head for head, _ in found]
+    assert heads[0]["layout"] == heads[1]["layout"] == heads[3]["layout"] != heads[2]["layout"]
+    assert [head["count"] for head in heads] == [heads[0]["count"]] * 2 + [heads[0]["count"] + 2, heads[0]["count"]]
+    assert "topic-00003-b" in heads[2]["topics"]["names"]
+    severities = [int(columns["severity"].max()) for _, columns in found]
+    assert severities[0] < severities[1]
+    assert severities[1] == severities[3]
 
 
 def test_a_page_that_stays_away_holds_no_stream_open(console: RunningConsole) -> None:

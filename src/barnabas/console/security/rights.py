@@ -42,6 +42,8 @@ PAST: Final = frozenset(
         "history",
     }
 )
+#: Of these, the routes that show what happened before the moment; the others show its state alone.
+WITH_EVENTS: Final = frozenset({"overview", "topic", "partition", "lanes", "timeline", "incident_file"})
 
 
 class Route(NamedTuple):

@@ -8,7 +8,7 @@ each replica in the ISR.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from zlib import crc32
 
@@ -51,6 +51,15 @@ class MapColumns:
         self._cluster = cluster
         self._order: MapOrder | None = None
         self._states: tuple[int, dict[str, NDArray[Any]]] | None = None
+
+    def take_order(self, other: MapColumns) -> None:
+        """Takes over the order of another moment if that has the same partitions and lists of replicas."""
+        table, known, order = self._cluster.table, other._cluster.table, other._order
+        if order is None or order.table_layout != known.layout or table.topics is not known.topics:
+            return
+        columns = ("topic", "partition", "replicas")
+        if all(np.array_equal(getattr(table.states, each), getattr(known.states, each)) for each in columns):
+            self._order = replace(order, table_layout=table.layout)
 
     def order(self) -> MapOrder:
         table = self._cluster.table
