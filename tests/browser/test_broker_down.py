@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import Visit, axe_violations, seconds_until
 from tests.support.console_server import RunningConsole
 from tests.support.shop import ORDERS
@@ -18,6 +19,10 @@ from barnabas.embedded.cluster import EmbeddedCluster
 SHOWN_WITHIN_S = 8.0
 SHOWN_WITHIN_MS = SHOWN_WITHIN_S * 1000
 BACK_WITHIN_MS = 60_000.0
+#: A browser opens six connections to a host, and each tab that is seen keeps one for its stream.
+TABS_PER_CONTEXT = 4
+#: The victim of a kill that is not a certain broker.
+CONTROLLER = "controller"
 
 
 @pytest.fixture
@@ -186,24 +191,132 @@ def test_the_lab_stops_pauses_and_starts_a_broker(visit: Visit) -> None:
     expect(down).to_have_count(0, timeout=BACK_WITHIN_MS)
 
 
+def _screens(console: RunningConsole, victim: int) -> dict[str, str]:
+    """Returns the address of each screen. The partition is one that the victim leads."""
+    led = next(
+        each["partition"] for each in console.get("topic", name=ORDERS)["partitions"] if each["leader"] == victim
+    )
+    other = victim % 3 + 1
+    return {
+        "overview": "/",
+        "map": "/map",
+        "topics": f"/topics?q={ORDERS}",
+        "topic": f"/topic?name={ORDERS}",
+        "partition": f"/partition?topic={ORDERS}&partition={led}",
+        "messages": f"/messages?topic={ORDERS}&partition={led}&from=start&limit=5",
+        "groups": "/groups",
+        "brokers": "/brokers",
+        "timeline": f"/timeline?from={console.ask('overview').json['now_ms']}",
+        "whatif": f"/whatif?ask=restart&broker={other}",
+        "moves": "/moves",
+        "settings": "/settings",
+    }
+
+
+@contextmanager
+def _opened(
+    browser: Browser, console: RunningConsole, addresses: Mapping[str, str], *, allowed: str = "^$"
+) -> Iterator[dict[str, Page]]:
+    """Opens all of them at the same time, and waits until each is live."""
+    with ExitStack() as stack:
+        pages: dict[str, Page] = {}
+        visits: list[Visit] = []
+        for number, (name, address) in enumerate(addresses.items()):
+            if number % TABS_PER_CONTEXT == 0:
+                visits.append(stack.enter_context(closing(Visit(browser, console.url))))
+                visits[-1].allow(allowed)
+            pages[name] = visits[-1].open(address)
+        for name, page in pages.items():
+            expect(page.locator(".live"), name).to_have_attribute("data-live", "on")
+            _is_complete(name, page)
+        yield pages
+        for visit in visits:
+            visit.check()
+
+
+def _is_complete(name: str, page: Page) -> None:
+    """Expects that a screen shows its data, and neither an error nor that it waits."""
+    kept = {
+        "overview": ".ladder",
+        "map": ".map-canvas[data-drawn]",
+        "topics": f'section [title="{ORDERS}"], [role=region] [title="{ORDERS}"]',
+        "partition": ".explanation",
+        "timeline": "[aria-label=Events], .empty",
+        "whatif": "[aria-label=Verdict]",
+        "moves": "[aria-label=Running]",
+        "settings": '[aria-label="This console"]',
+    }.get(name, "[role=region] tbody tr")
+    expect(page.locator("main").locator(kept).first, name).to_be_visible(timeout=SHOWN_WITHIN_MS)
+    expect(page.locator("main").get_by_role("alert"), name).to_have_count(0)
+    expect(page.locator("main .waiting"), name).to_have_count(0)
+
+
+def _expect_the_death(pages: Mapping[str, Page], victim: int) -> None:
+    """Expects what each screen shows of a broker that died."""
+
+    def contains(name: str, selector: str, text: str) -> None:
+        expect(pages[name].locator(selector).first, name).to_contain_text(re.compile(text), timeout=SHOWN_WITHIN_MS)
+
+    for name, page in pages.items():
+        said = page.get_by_role("status").filter(has_text=re.compile(rf"Broker {victim} has not answered for \d"))
+        expect(said, name).to_be_visible(timeout=SHOWN_WITHIN_MS)
+    contains("overview", '[aria-label="Worst partitions"] li', "offline|ISR")
+    contains("map", '.map-head[data-up="false"]', f"Broker {victim}")
+    contains("topics", "tbody tr[data-index]", "at min ISR")
+    contains("topic", '[aria-label="Partitions"] tbody tr', "at min ISR")
+    contains("partition", '[aria-label="Summary"]', f"OSR {victim}")
+    contains("brokers", '[aria-label="Brokers"]', "silent")
+    contains("timeline", "main", f"[Bb]roker {victim}")
+
+
+@pytest.mark.usefixtures("well")
+@pytest.mark.parametrize(
+    "killed", [CONTROLLER, *(pytest.param(each, marks=pytest.mark.full) for each in (1, 2, 3))], ids=str
+)
+def test_every_screen_shows_the_death_of_a_broker(
+    browser: Browser, cluster: EmbeddedCluster, console: RunningConsole, killed: int | str
+) -> None:
+    controller = int(console.get("overview")["controller"])
+    victim = controller if killed == CONTROLLER else int(killed)
+    with _opened(browser, console, _screens(console, victim)) as pages:
+        verdict = pages["whatif"].get_by_role("region", name="Verdict")
+        before = verdict.inner_text()
+        cluster.kill(victim)
+        _expect_the_death(pages, victim)
+        expect(verdict).not_to_have_text(before, use_inner_text=True, timeout=SHOWN_WITHIN_MS)
+        if victim == controller:
+            chip = pages["map"].locator(".map-head").filter(has_text="controller")
+            expect(chip).not_to_contain_text(f"Broker {victim}", timeout=SHOWN_WITHIN_MS)
+            console.until(lambda: console.get("overview")["controller"] not in (victim, -1), "no new controller")
+        for name, page in pages.items():
+            _is_complete(name, page)
+            if name in ("groups", "messages", "timeline", "whatif", "moves", "settings"):
+                assert axe_violations(page) == [], name
+        cluster.start_again(victim)
+        for name, page in pages.items():
+            said = page.get_by_role("status").filter(has_text="has not answered")
+            expect(said, name).to_have_count(0, timeout=BACK_WITHIN_MS)
+        expect(pages["overview"].locator(".health")).to_contain_text("in sync", timeout=BACK_WITHIN_MS)
+
+
 @pytest.mark.full
 @pytest.mark.usefixtures("well")
-def test_all_brokers_gone_and_back(visit: Visit, cluster: EmbeddedCluster) -> None:
-    pages = [visit.open(address) for address in ("/", "/map", f"/topic?name={ORDERS}", "/brokers")]
-    for page in pages:
-        expect(page.locator(".live")).to_have_attribute("data-live", "on")
-    cluster.kill()
-    for page in pages:
-        expect(page.get_by_role("status").filter(has_text="No broker answers")).to_be_visible(timeout=SHOWN_WITHIN_MS)
-        expect(page.get_by_role("status").filter(has_text="old.")).to_be_visible()
-    _still_shows(pages[2], "0")
-    cluster.start()
-    for page in pages:
-        expect(page.get_by_role("status").filter(has_text="No broker answers")).to_have_count(0, timeout=BACK_WITHIN_MS)
-        expect(page.get_by_role("status").filter(has_text="has not answered")).to_have_count(0, timeout=BACK_WITHIN_MS)
-    expect(pages[0].locator(".health")).to_contain_text("All partitions are in sync", timeout=BACK_WITHIN_MS)
-
-
-def _still_shows(page: Page, partition: str) -> None:
-    """The last known state stays on the screen."""
-    expect(page.get_by_role("region", name="Partitions").locator("tbody tr").first).to_contain_text(partition)
+def test_all_brokers_gone_and_back(browser: Browser, cluster: EmbeddedCluster, console: RunningConsole) -> None:
+    leader = int(console.get("topic", name=ORDERS)["partitions"][0]["leader"])
+    # The moves are asked for again and again, and nobody answers.
+    with _opened(browser, console, _screens(console, leader), allowed="503.*/api/moves") as pages:
+        cluster.kill()
+        for name, page in pages.items():
+            said = page.get_by_role("status").filter(has_text="No broker answers")
+            expect(said, name).to_be_visible(timeout=SHOWN_WITHIN_MS)
+            expect(said, name).to_contain_text("old.")
+        for name, page in pages.items():
+            _is_complete(name, page)
+        cluster.start()
+        for name, page in pages.items():
+            for text in ("No broker answers", "has not answered"):
+                said = page.get_by_role("status").filter(has_text=text)
+                expect(said, name).to_have_count(0, timeout=BACK_WITHIN_MS)
+        expect(pages["overview"].locator(".health")).to_contain_text(
+            "All partitions are in sync", timeout=BACK_WITHIN_MS
+        )

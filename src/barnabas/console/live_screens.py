@@ -19,6 +19,7 @@ from barnabas.console.views.partition import partition_state
 from barnabas.console.views.timeline import new_events
 from barnabas.console.views.topic import topic_state
 from barnabas.monitor.columns import IntArray
+from barnabas.monitor.texts import NO_NODE
 
 #: The number of partitions of a topic in a stream; the page fetches the others.
 _TOPIC_ROWS: Final = 500
@@ -159,8 +160,8 @@ class MapScreen(LiveScreen):
         super().__init__(screens, parameters)
         self._layout = -1
         self._states: dict[str, NDArray[Any]] = {}
-        #: The silent brokers that the page knows: one can become silent when no cell changes any more.
-        self._silent: list[int] = []
+        #: The controller and the silent brokers that the page knows: they can change when no cell changes any more.
+        self._nodes: tuple[int, list[int]] = (NO_NODE, [])
 
     def begin(self, position: Position | None) -> list[Message]:
         changed = None if position is None else self._changed_since(position.version)
@@ -169,12 +170,12 @@ class MapScreen(LiveScreen):
             return []
         if changed is None:
             return [Message("reload", {"reason": "the page is too old"})]
-        return [self._cells(changed)] if len(changed) or self._silent else []
+        return [self._cells(changed)] if len(changed) or self._nodes[1] else []
 
     def news(self) -> list[Message]:
-        if self.version == self.cluster.table.version and self._silent == self._silent_brokers():
+        if self.version == self.cluster.table.version and self._nodes == self._present_nodes():
             return []
-        layout, before, silent = self._layout, self._states, self._silent
+        layout, before, nodes = self._layout, self._states, self._nodes
         self._keep()
         if layout != self._layout:
             return [Message("reload", {"reason": "partitions were created, removed or moved"})]
@@ -182,14 +183,14 @@ class MapScreen(LiveScreen):
         for name, column in self._states.items():
             differs |= before[name] != column
         places = np.flatnonzero(differs).astype(np.uint32)
-        return [self._cells(places)] if len(places) or silent != self._silent else []
+        return [self._cells(places)] if len(places) or nodes != self._nodes else []
 
-    def _silent_brokers(self) -> list[int]:
-        return [each["broker"] for each in self.cluster.silent()]
+    def _present_nodes(self) -> tuple[int, list[int]]:
+        return self.cluster.table.controller, [each["broker"] for each in self.cluster.silent()]
 
     def _keep(self) -> None:
         self.note_position()
-        self._silent = self._silent_brokers()
+        self._nodes = self._present_nodes()
         self._states = self.screens.map.states()
         self._layout = self.screens.map.order().layout
 

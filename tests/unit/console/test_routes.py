@@ -200,6 +200,24 @@ def test_a_broker_that_dies_without_a_change_of_cells_is_silent_on_the_map(
         assert [each["broker"] for each in silent] == [3]
 
 
+def test_another_controller_is_on_the_map_when_no_cell_changes(
+    console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    def another(state: PhantomState) -> None:
+        state.controller = 3
+        state.report("pause", 2, "broker 2 did not run for 3 s")
+
+    with console.live("map") as messages:
+        assert next(messages)[1] == "hello"
+        phantom.change(another)
+        console.until(lambda: bool(console.get("overview")["controller"] == 3), "the console knows it")
+        # The stream ends no wait for a message by itself: a change of a cell follows.
+        time.sleep(2.0)
+        phantom.change(lambda state: state.shrink_isr("topic-00003", 2, 3))
+        first = next(data for _, event, data in messages if event == "cells")
+        assert (first["controller"], first["count"]) == (3, 0)
+
+
 def test_a_map_that_applies_the_cells_of_its_stream_is_the_map_of_the_server(
     console: RunningConsole, phantom: PhantomCluster
 ) -> None:

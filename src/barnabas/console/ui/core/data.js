@@ -25,14 +25,15 @@ export function serverNow() {
   return Date.now() + clocks.value.ahead;
 }
 
-/** @typedef {{screen?: string, live?: Params, onEvents?: (events: Event[]) => void, isStill?: boolean}} Options */
+/** @typedef {{screen?: string, live?: Params, onEvents?: (events: Event[]) => void, isStill?: boolean, isOfStates?: boolean}} Options */
 
 /**
  * Fetches a route, and again when it changes. An old answer stays until the new one is there.
  * @template T
  * @param {string} route
  * @param {Params} params
- * @param {Options} [options] screen: the live stream to open. Without one nothing is live.
+ * @param {Options} [options] screen: the live stream to open. Without one nothing is live. isOfStates: other sizes and
+ *   offsets are no reason to fetch again.
  */
 export function useRoute(route, params, options = {}) {
   const at = atMs();
@@ -73,13 +74,15 @@ export function useRoute(route, params, options = {}) {
       }
     };
     /** @param {Envelope<T>} envelope */
-    const follow = (envelope) =>
-      openStream(screen ?? '', { ...params, ...options.live }, `${envelope.boot}.${envelope.version}`, {
+    const follow = (envelope) => {
+      const again = throttled(load);
+      return openStream(screen ?? '', { ...params, ...options.live }, `${envelope.boot}.${envelope.version}`, {
         onData: keep,
-        onStale: throttled(load),
+        onStale: (what) => (options.isOfStates && what.volumes ? undefined : again()),
         onReload: load,
         onEvents: options.onEvents,
       });
+    };
     void load();
     return () => {
       abort.abort();
@@ -136,6 +139,15 @@ export function throttled(act, pauseMs = 400) {
     }, pauseMs);
   };
   return run;
+}
+
+/**
+ * Keeps the state of the brokers live on a screen whose own data do not change by themselves.
+ * @param {string} screen
+ */
+export function useStatus(screen) {
+  const at = atMs();
+  useEffect(() => (at === null ? openStream(screen, {}, null, {}) : undefined), [screen, at]);
 }
 
 /** Returns the time, again every `ms`, so that ages grow while nothing arrives. */

@@ -187,6 +187,7 @@ export class MapTable {
     }
     if (cells.silent) this.silent = new Set(cells.silent.map((each) => each.broker));
     this.header.version = cells.version;
+    this.header.controller = cells.controller;
     return true;
   }
 }

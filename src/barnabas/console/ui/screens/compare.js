@@ -1,7 +1,7 @@
 // Compare: what differs between two moments?
 import { html } from '../core/html.js';
 import { hasHistory, session } from '../core/api.js';
-import { serverNow, useRoute } from '../core/data.js';
+import { serverNow, useRoute, useStatus } from '../core/data.js';
 import { atMs, changed, param, setParams } from '../core/url.js';
 import { bytes, count, duration, moment, plural, brokers as listed } from '../core/format.js';
 import { texts } from '../core/texts.js';
@@ -21,6 +21,7 @@ export function Compare() {
   const from = Number(param('from') ?? Number.NaN);
   const first = session.value?.history?.first_ms ?? 0;
   const end = atMs() ?? serverNow();
+  useStatus('compare');
   if (!hasHistory()) return html`<p class="empty">${texts.waiting.noHistory}</p>`;
   return html`
     <div class="tools" role="group" aria-label="First moment">

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { address, can, get } from '../core/api.js';
-import { asApiError, useRoute } from '../core/data.js';
+import { asApiError, useRoute, useStatus } from '../core/data.js';
 import { atMs, changed, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { bytes, count, plural } from '../core/format.js';
@@ -38,6 +38,7 @@ export function MessagesScreen() {
     key: param('key'),
     body: param('body'),
   };
+  useStatus('messages');
   if (isLive) {
     return html`<${Form} asked=${asked} error=${null} onAgain=${() => {}} isLive />
       <${Tail} params=${{ topic, partition: asked.partition, q: asked.q, filter: asked.filter, key: asked.key, body: asked.body }} />

@@ -1,10 +1,9 @@
 // Moves: which replicas move, how far are they, when do they end; and the plan that is to be begun.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { can, get, post } from '../core/api.js';
-import { useNow, useRoute } from '../core/data.js';
-import { openStream } from '../core/live.js';
-import { atMs, param } from '../core/url.js';
+import { useNow, useRoute, useStatus } from '../core/data.js';
+import { param } from '../core/url.js';
 import { asFile, directoriesOf, parsePlan, plan, planRow, planText, setPlan } from '../core/plan.js';
 import { bytes, byteRate, count, pathEnd, plural, brokers as listed } from '../core/format.js';
 import { texts } from '../core/texts.js';
@@ -33,7 +32,7 @@ export function Moves() {
   // A link of a broker's page names the directory that is to be emptied.
   const [shown, setShown] = useState(param('from') === null ? '' : 'directories');
   // The moves themselves are asked for; the stream tells how the brokers are.
-  useEffect(() => (atMs() === null ? openStream('moves', {}, null, {}) : undefined), [atMs()]);
+  useStatus('moves');
   const data = /** @type {MovesData|null} */ (answer.data);
   if (!data) return html`<${Waiting} ...${answer} />`;
   const limits = data.throttles.filter((each) => each.leader_rate !== null || each.follower_rate !== null || each.directory_rate !== null);

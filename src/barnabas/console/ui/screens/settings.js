@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { get, has, session } from '../core/api.js';
-import { asApiError, shown } from '../core/data.js';
+import { asApiError, shown, useStatus } from '../core/data.js';
 import { atMs, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { moment } from '../core/format.js';
@@ -17,6 +17,7 @@ export function Settings() {
   const mine = session.value;
   const [audit, setAudit] = useState(/** @type {{entries: Entry[]|null, problem: string}} */ ({ entries: null, problem: '' }));
   const at = atMs();
+  useStatus('settings');
   useEffect(() => {
     const abort = new AbortController();
     void get('/api/audit', { limit: 200 }, { signal: abort.signal })

@@ -77,7 +77,7 @@ function missing(asked, racks, brokers) {
 
 /** @param {{asked: Record<string, string|null>}} props */
 function Result({ asked }) {
-  const answer = useRoute('/api/whatif', asked, { isStill: true });
+  const answer = useRoute('/api/whatif', asked, { screen: 'whatif', isOfStates: true });
   const data = /** @type {Answer|null} */ (answer.data);
   if (!data) return html`<${Waiting} ...${answer} />`;
   const severity = VERDICTS[data.verdict] ?? 'notice';
