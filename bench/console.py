@@ -1,6 +1,6 @@
 """The console's server with a phantom cluster: first bytes, changes, memory and CPU (docs/console.md).
 
-    python bench/console.py                                10,000 topics of 4 partitions
+    python bench/console.py                                10,000 topics of 4 partitions, 1,000 groups
     python bench/console.py --topics 1000 --requests 50
 
 Phantom and console are processes of their own, so that their CPU and memory are theirs. Prints Markdown.
@@ -46,6 +46,8 @@ _ROUTES = (
     "quorum",
     "timeline",
     "groups",
+    "groups?sort=lag&desc=1&limit=100",
+    "group?name=group-0042",
     "search?q=12",
 )
 
@@ -125,9 +127,9 @@ class Watched(NamedTuple):
 
 
 @contextmanager
-def watched(topics: int, partitions: int) -> Iterator[Watched]:
+def watched(topics: int, partitions: int, groups: int) -> Iterator[Watched]:
     """Starts both, and ends them."""
-    size = ("--topics", str(topics), "--partitions", str(partitions), "--journal")
+    size = ("--topics", str(topics), "--partitions", str(partitions), "--groups", str(groups), "--journal")
     phantom = Child("barnabas.testing.phantom_process", *size)
     try:
         bootstrap = json.loads(phantom.read())["bootstrap"]
@@ -147,6 +149,7 @@ def options(repeated: str, times: int) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--groups", type=int, default=1_000)
     parser.add_argument(f"--{repeated}", type=int, default=times)
     return parser.parse_args()
 
@@ -161,7 +164,7 @@ def cells(values: list[float], digits: int) -> str:
 
 def main() -> None:
     given = options("requests", 100)
-    with watched(given.topics, given.partitions) as found:
+    with watched(given.topics, given.partitions, given.groups) as found:
         _measure(Visitor(found.url), found, given.requests)
 
 
@@ -170,7 +173,8 @@ def _measure(visitor: Visitor, watched_cluster: Watched, requests: int) -> None:
     while not visitor.get("overview")["is_filled"]:
         time.sleep(0.02)
     print(f"start to first page {first_page_s:.2f} s, to the first complete poll {time.perf_counter() - begin_s:.2f} s")
-    print(f"RSS after the first poll {console.rss_mb():.0f} MB")
+    _until(lambda: visitor.get("groups")["data"]["age_ms"] is not None)
+    print(f"RSS after the first poll and sweep of the groups {console.rss_mb():.0f} MB")
     print("\n| route | kB | min ms | median ms | p99 ms | max ms | CPU ms |\n|---|---|---|---|---|---|---|")
     for route in _ROUTES:
         before_s = console.cpu_s()

@@ -1,7 +1,7 @@
 """The console's page in a real Chromium with a phantom cluster: first visits, changes of screen, changes of the
 cluster, memory (docs/console-screens.md).
 
-    python bench/console_page.py                              10,000 topics of 4 partitions
+    python bench/console_page.py                              10,000 topics of 4 partitions, 1,000 groups
     python bench/console_page.py --topics 1000 --visits 5
 
 Times are taken in the browser: from the start of the navigation, or from the input, to the frame in which the data are
@@ -37,6 +37,7 @@ _SCREENS = {
     "/topics?sort=severity&desc=1": 'tr[data-index="0"] .state',
     "/topic?name=topic-00042": 'tr[data-index="0"] .state',
     "/partition?topic=topic-00042&partition=1": ".lanes-canvas, .explanation",
+    "/groups": '[aria-label="Groups"] tr[data-index="0"]',
     "/brokers": '[aria-label="Brokers"] tr[data-index="0"]',
     "/timeline": 'section[aria-label="Events"]',
 }
@@ -66,7 +67,7 @@ _ACT = """async ([what, value, wanted]) => {
 
 def main() -> None:
     given = options("visits", 20)
-    with watched(given.topics, given.partitions) as found, sync_playwright() as playwright:
+    with watched(given.topics, given.partitions, given.groups) as found, sync_playwright() as playwright:
         program = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=program, args=list(SWITCHES))
         _measure(browser, found.url, found.phantom, given.topics, given.visits)
@@ -120,7 +121,9 @@ def _act(page: Page, *what: Any) -> float:
 
 def _screens(page: Page, visits: int) -> None:
     steps = [
-        (address, wanted) for address, wanted in _SCREENS.items() if address in ("/", "/map", "/topics", "/brokers")
+        (address, wanted)
+        for address, wanted in _SCREENS.items()
+        if address in ("/", "/map", "/topics", "/groups", "/brokers")
     ]
     times: dict[str, list[float]] = {}
     for _ in range(visits):

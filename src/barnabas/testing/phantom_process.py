@@ -18,19 +18,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.testing.phantom import PhantomCluster
+from barnabas.testing.phantom_state import PhantomState
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="phantom_process")
     for name, default in (("topics", 10), ("partitions", 4), ("replication", 3), ("brokers", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--groups", type=int, default=0)
     parser.add_argument("--journal", action="store_true")
     parser.add_argument("--without", type=int, nargs="*", default=())
-    options = parser.parse_args(arguments)
-    with PhantomCluster(**vars(options)) as phantom:
+    options = vars(parser.parse_args(arguments))
+    groups = options.pop("groups")
+    with PhantomCluster(**options) as phantom:
+        phantom.change(lambda state: _commit(state, groups))
         _print({"bootstrap": phantom.bootstrap})
         for line in sys.stdin:
             _print(execute(phantom, line.split()))
+
+
+def _commit(state: PhantomState, groups: int) -> None:
+    """Lets groups commit an offset in each partition of one topic."""
+    names = state.names
+    for number in range(groups):
+        topic = names[number % len(names)]
+        for partition in range(len(state.topics[topic].partitions)):
+            state.commit(f"group-{number:04d}", topic, partition, 0)
 
 
 def execute(phantom: PhantomCluster, words: Sequence[str]) -> dict[str, Any]:
