@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from barnabas.console.group_trends import GroupTrends
 from barnabas.monitor.columns import UNKNOWN, LongArray
 from barnabas.monitor.table import ClusterTable
 
@@ -22,6 +23,7 @@ class Rates:
         self._table = table
         self._samples: deque[tuple[int, LongArray]] = deque(maxlen=_SAMPLES)
         self._layout = UNKNOWN
+        self.groups = GroupTrends(table)
 
     def sample(self, now_ms: int) -> None:
         table = self._table

@@ -15,6 +15,7 @@ from barnabas.console.views.map_columns import MapColumns
 from barnabas.console.views.moves import Progress
 from barnabas.console.views.topics import TopicsView
 from barnabas.console.watched import WatchedCluster
+from barnabas.monitor.watch import Step
 
 #: The number of computed screens that are cached.
 _KEPT: Final = 64
@@ -70,7 +71,11 @@ class LiveScreens(Screens):
         self.progress = Progress()
         self.directories = DirectoryLooks()
         if rates is None:
-            watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
+            watched.follow(self._sample)
+
+    def _sample(self, _step: Step) -> None:
+        self.rates.sample(self.watched.clock_ms())
+        self.rates.groups.sample(self.watched.groups_ms, self.watched.groups)
 
 
 def to_json(value: object) -> bytes:

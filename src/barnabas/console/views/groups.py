@@ -83,15 +83,19 @@ def _group(cluster: ClusterView, rates: Rates, name: str, state: GroupState) -> 
     rows = list(_rows(cluster, rates, state))
     lags = [row["lag"] for row in rows if row["lag"] is not None]
     seconds = [row["lag_s"] for row in rows if row["lag_s"] is not None]
+    topics = {topic for topic, _ in state.offsets}
+    trend = rates.groups.of(name, topics)
     return {
         "group": name,
         "state": state.state,
         "kind": state.kind,
         "protocol": state.protocol,
         "members": state.members,
-        "topics": len({topic for topic, _ in state.offsets}),
+        "topics": len(topics),
         "lag": sum(lags) if lags else None,
         "lag_s": max(seconds, default=None),
+        "since_ms": trend.since_ms,
+        "level_ms": trend.level_ms,
         "coordinator": state.coordinator,
     }
 

@@ -66,13 +66,13 @@
 /** @typedef {{first_ms: number, last_ms: number, recording: boolean, problem: string|null,
  *   minutes: [number, number, number][]}} History */
 /** @typedef {{group: string, state: string, protocol: string|null, members: number|null, topics: number|null,
- *   lag: number|null, lag_s: number|null, coordinator: number|null}} GroupRow */
+ *   lag: number|null, lag_s: number|null, since_ms: number|null, level_ms: number|null, coordinator: number|null}} GroupRow */
 /** @typedef {{topic: string, partition: number, committed: number|null, end_offset: number|null, lag: number|null,
  *   lag_s: number|null, member: string|null}} GroupPartition */
 /** @typedef {{group: string, state: string, protocol: string|null, coordinator: number|null,
  *   members: {member: string, client: string, host: string, instance: string|null,
  *   assignments: {topic: string, partition: number}[]}[], partitions: GroupPartition[], lag: number|null,
- *   lag_s: number|null, problem: string|null}} GroupPage */
+ *   lag_s: number|null, since_ms: number|null, level_ms: number|null, problem: string|null}} GroupPage */
 /** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean, schema?: {id: number, name: string}|null,
  *   is_masked?: boolean, problem?: string|null}} Value */
 /** @typedef {{partition: number, offset: number, time_ms: number|null, time_type: string, key: Value|null,

@@ -5,7 +5,7 @@ import { address, can, post } from '../core/api.js';
 import { useRoute } from '../core/data.js';
 import { atMs, go, href, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
-import { count, duration, plural } from '../core/format.js';
+import { clock, count, duration, moment, plural } from '../core/format.js';
 import { BrokerLink, PartitionLink } from '../parts/badges.js';
 import { ActionDialog } from '../parts/action_dialog.js';
 import { Table, sorted } from '../parts/table.js';
@@ -20,6 +20,11 @@ function LagTime({ seconds }) {
   return seconds === null ? html`<span class="unknown">?</span>` : seconds === 0 ? html`<span class="nothing">level</span>` : duration(seconds * 1000);
 }
 
+/** @param {number|null} ms */
+function time(ms) {
+  return ms === null ? html`<span class="nothing">–</span>` : html`<span title=${moment(ms)}>${clock(ms)}</span>`;
+}
+
 /** @type {Column<GroupRow>[]} */
 const COLUMNS = [
   { key: 'group', title: 'Group', sort: 'name', cell: (row) => html`<a class="name" href=${href('/group', { name: row.group })} title=${row.group}>${row.group}</a>` },
@@ -28,6 +33,8 @@ const COLUMNS = [
   { key: 'topics', title: 'Topics', width: 80, align: 'end', isWide: true, cell: (row) => count(row.topics) },
   { key: 'lag', title: 'Lag', hint: 'Records not read yet', width: 110, sort: 'lag', isFirstDown: true, align: 'end', cell: (row) => count(row.lag) },
   { key: 'lag_s', title: 'Behind', hint: 'How old the first unread record is', width: 100, sort: 'lag_s', isFirstDown: true, align: 'end', cell: (row) => html`<${LagTime} seconds=${row.lag_s} />` },
+  { key: 'since', title: 'Since', hint: 'When it was first seen to be behind', width: 100, align: 'end', isWide: true, cell: (row) => time(row.since_ms) },
+  { key: 'level', title: 'Level at', hint: 'When it has read everything, if its lag goes on falling as it does', width: 100, align: 'end', isWide: true, cell: (row) => time(row.level_ms) },
   { key: 'protocol', title: 'Protocol', width: 110, isWide: true, cell: (row) => row.protocol || '–' },
   { key: 'coordinator', title: 'Coordinator', width: 100, isWide: true, cell: (row) => html`<${BrokerLink} id=${row.coordinator} />` },
 ];
@@ -70,6 +77,8 @@ export function GroupScreen() {
       <span class="group-state" data-state=${data.state}>${data.state}</span>
       <span>${plural(data.members.length, 'member')}</span>
       <span>lag <strong>${count(data.lag)}</strong></span><span>behind <strong><${LagTime} seconds=${data.lag_s} /></strong></span>
+      ${data.since_ms !== null && html`<span>since <strong>${time(data.since_ms)}</strong></span>`}
+      ${data.level_ms !== null && html`<span>level at <strong>${time(data.level_ms)}</strong></span>`}
       <span>coordinator <strong><${BrokerLink} id=${data.coordinator} /></strong></span>
       ${data.protocol && html`<span>protocol <strong>${data.protocol}</strong></span>`}
       <span class="grow"></span>
