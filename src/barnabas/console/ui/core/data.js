@@ -39,8 +39,10 @@ export function useRoute(route, params, options = {}) {
   const at = atMs();
   const all = at === null ? params : { ...params, at };
   const key = `${route} ${JSON.stringify(all)}`;
+  // What is asked for; `turn` only asks for it again.
+  const subject = `${route} ${JSON.stringify({ ...all, turn: null })}`;
   const [answer, setAnswer] = useState(
-    /** @type {{key: string, envelope: Envelope<T>|null, error: ApiError|null}} */ ({ key, envelope: null, error: null }),
+    /** @type {{key: string, subject: string, envelope: Envelope<T>|null, error: ApiError|null}} */ ({ key, subject, envelope: null, error: null }),
   );
   const present = useRef(key);
   present.current = key;
@@ -58,7 +60,7 @@ export function useRoute(route, params, options = {}) {
     const keep = (envelope) => {
       if (abort.signal.aborted) return;
       note(envelope);
-      setAnswer({ key, envelope, error: null });
+      setAnswer({ key, subject, envelope, error: null });
     };
     const load = async () => {
       clearTimeout(timer);
@@ -69,7 +71,7 @@ export function useRoute(route, params, options = {}) {
         if (!envelope.is_filled) timer = setTimeout(load, RETRY_MS);
       } catch (error) {
         if (abort.signal.aborted) return;
-        setAnswer((old) => ({ key, envelope: old.key === key ? old.envelope : null, error: asApiError(error) }));
+        setAnswer((old) => ({ key, subject, envelope: old.subject === subject ? old.envelope : null, error: asApiError(error) }));
         if (isPassing(error)) timer = setTimeout(load, RETRY_MS);
       }
     };
