@@ -1,0 +1,145 @@
+"""Input that is too much, too late or from another time: a storm of events, a page that slept for a day, two operators
+at once, a clock that is behind.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.support.console_server import RunningConsole, target_of
+
+from barnabas.console.state import ConsoleOptions, clock_ms
+from barnabas.monitor.table import ClusterTable
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.testing.phantom import PhantomCluster
+from barnabas.testing.phantom_state import PhantomState
+
+TOPICS, PARTITIONS = 30, 4
+#: Elections of all partitions, and the parts of a second in which they are made.
+STEPS, PARTS = 84, 12
+EVENTS = STEPS * TOPICS * PARTITIONS
+HOUR_MS = 3_600_000
+
+
+def _table(console: RunningConsole) -> ClusterTable:
+    assert console.console is not None
+    return next(iter(console.console.screens.values())).cluster.table
+
+
+def _elect(state: PhantomState, steps: range) -> None:
+    for step in steps:
+        for topic, partition, row in state.every():
+            others = [each for each in row.replicas if each != row.leader]
+            state.elect(topic.name, partition, others[step % len(others)])
+
+
+def test_ten_thousand_events_a_second_are_joined_and_counted(console: RunningConsole, phantom: PhantomCluster) -> None:
+    slowest_s, is_over = 0.0, threading.Event()
+
+    def ask() -> None:
+        nonlocal slowest_s
+        while not is_over.is_set():
+            begin_s = time.monotonic()
+            console.ask("overview")
+            slowest_s = max(slowest_s, time.monotonic() - begin_s)
+            time.sleep(0.01)
+
+    assert console.console is not None
+    known = next(iter(console.console.screens.values())).cluster.occurrences
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        per_part = STEPS // PARTS
+        for part in range(PARTS):
+            steps = range(part * per_part, (part + 1) * per_part)
+            phantom.change(lambda state, steps=steps: _elect(state, steps))  # type: ignore[misc]
+            time.sleep(1 / PARTS)
+        table = _table(console)
+        names = sorted(phantom.state.topics)
+        truth = {(topic.name, partition): row.leader_epoch for topic, partition, row in phantom.state.every()}
+
+        def is_caught_up() -> bool:
+            rows = [row for name in names for row in console.get("topic", name=name, configs=0)["partitions"]]
+            return {(row["topic"], row["partition"]): row["leader_epoch"] for row in rows} == truth
+
+        console.until(is_caught_up, "the console does not catch up", within_s=30)
+    finally:
+        is_over.set()
+        asking.join(20)
+    changes = sum(each.shown["count"] for each in known.events if each.kind == "leader-change")
+    missed = int(table.missed_elections[table.rows].sum())
+    assert changes + missed == EVENTS, "every election is counted"
+    assert len(known.events) < EVENTS / 2, "those of one decision are one event"
+    assert slowest_s < 2, "the page is answered meanwhile"
+
+
+def test_a_page_that_slept_for_a_day_gets_all_it_missed_or_reloads(
+    console: RunningConsole, phantom: PhantomCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.monitor.table._ROWS_KEPT_MAX", 50)
+    with console.live("timeline") as messages:
+        position, _, _ = next(messages)
+    phantom.change(lambda state: state.kill(2))
+    console.until(lambda: bool(console.ask("overview").json["silent"]), "the broker is down")
+    phantom.change(lambda state: state.start(2))
+    console.until(lambda: not console.ask("overview").json["silent"], "the broker is up")
+    assert _table(console).since(int(position.split(".")[1])) is None, "so old a version is not kept"
+    with console.live("map", after=position) as messages:
+        assert next(event for _, event, _ in messages if event in ("reload", "cells")) == "reload"
+    with console.live("topic", after=position, name="topic-00001") as messages:
+        found = next(data for _, event, data in messages if event == "data")
+        assert all(len(row["isr"]) == 3 for row in found["data"]["partitions"]), "it shows the present"
+    with console.live("timeline", after=position) as messages:
+        events = next(data["events"] for _, event, data in messages if event == "events")
+        assert {"broker-gone", "broker-started"} & {each["kind"] for each in events} or len(events) > 1
+
+
+def test_two_operators_at_once_are_both_asked_for_and_in_the_audit(
+    console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    console.session()
+    wanted = ([3, 2, 1], [2, 3, 1])
+
+    def move(replicas: list[int]) -> int:
+        body = {"partitions": [{"topic": "topic-00001", "partition": 0, "replicas": replicas}]}
+        return console.post("actions/reassign", body).status
+
+    with ThreadPoolExecutor(2) as threads:
+        statuses = list(threads.map(move, wanted))
+    assert statuses == [200, 200]
+    assert phantom.requests[AlterPartitionReassignmentsRequest.NAME] == 2
+    entries = [each for each in console.get("audit")["entries"] if each["action"] == "reassign"]
+    assert [each["result"] for each in entries].count("ok") == 2
+    begun = {str(each["arguments"]["partitions"][0]["replicas"]) for each in entries if each["result"] == "begun"}
+    assert begun == {str(each) for each in wanted}
+
+
+@pytest.fixture
+def slow_clock(phantom: PhantomCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningConsole]:
+    """Provides a console whose clock is an hour behind that of the brokers."""
+    monkeypatch.setattr("barnabas.console.state.clock_ms", lambda: clock_ms() - HOUR_MS)
+    options = ConsoleOptions(interval_s=0.1, timeout_s=1.0, budget_share=1.0, history=tmp_path / "slow.db")
+    with RunningConsole([target_of(phantom)], options) as running:
+        running.filled()
+        yield running
+
+
+def test_a_clock_that_is_behind_shows_and_records_what_happens(
+    slow_clock: RunningConsole, phantom: PhantomCluster
+) -> None:
+    console = slow_clock
+    now_ms = console.ask("overview").json["now_ms"]
+    assert abs(clock_ms() - HOUR_MS - now_ms) < 10_000
+    phantom.change(lambda state: state.kill(2))
+    console.until(lambda: bool(console.ask("overview").json["silent"]), "the broker is down")
+    console.until(lambda: console.get("overview")["severity"] == "warning", "the ISRs shrink")
+    assert all(each["age_ms"] is None or each["age_ms"] >= 0 for each in console.ask("overview").json["silent"])
+    console.until(lambda: "broker-gone" in str(console.get("timeline")), "the events are not there")
+    console.until(lambda: (console.get("history")["last_ms"] or 0) > now_ms, "it is recorded", within_s=30)
+    last_ms = console.get("history")["last_ms"]
+    assert console.get("overview", at=last_ms)["severity"] == "warning"
