@@ -118,7 +118,14 @@ def test_a_leader_is_elected_after_its_replicas_were_ordered(
     assert f"ordered-0: leader {first} -> {second}" in plan
     assert client.leaders("ordered") == [second]
 
-    # The same for the whole cluster.
+    # The same for the topic, and for the whole cluster.
+    body = {"partitions": [{"topic": "ordered", "partition": 0, "replicas": [first, second, third]}]}
+    assert console.post("actions/reassign", body).status == 200
+    console.until(lambda: console.get("topic", name="ordered")["partitions"][0]["preferred"] == first, "the order")
+    page.goto(f"{visit.url}/topic?name=ordered")
+    choose(page, "Elect preferred leaders (1)")
+    go_through(page, "Elect preferred leaders", "Elect")
+    until("the preferred one leads", lambda: client.leaders("ordered") == [first])
     body = {"partitions": [{"topic": "ordered", "partition": 0, "replicas": [third, first, second]}]}
     assert console.post("actions/reassign", body).status == 200
     console.until(lambda: console.get("topic", name="ordered")["partitions"][0]["preferred"] == third, "the order")

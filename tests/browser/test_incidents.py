@@ -41,6 +41,9 @@ def test_a_kill_is_acknowledged_compared_saved_and_opened_elsewhere(
     expect(row).to_contain_text("the disk of 3 is replaced")
     expect(page.locator(".health")).to_contain_text("1 acknowledged")
     assert axe_violations(page) == []
+    row.get_by_role("button", name=f"Withdraw the acknowledgement of {name}").click()
+    go_through(page, f"Withdraw the acknowledgement of {name}", "Withdraw")
+    expect(row).not_to_contain_text("seen by local")
     page.get_by_role("button", name="Acknowledge all").click()
     go_through(page, "Acknowledge all that is unwell", "Acknowledge")
     unwell = sum(each["partitions"] for each in console.get("overview")["counts"] if each["severity"] != "ok")

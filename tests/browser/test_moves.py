@@ -122,8 +122,8 @@ def test_a_move_is_cancelled_and_its_throttle_ends(visit: Visit, client: Client,
     page.get_by_role("button", name="Execute").click()
     go_through(page, "Execute the plan", "Begin the moves", Throttle="100000")
     expect(rows_of(page, "Running moves")).to_contain_text("stays-0")
-    page.get_by_role("button", name="Cancel all").click()
-    plan = go_through(page, "Cancel all moves", "Cancel the moves")
+    page.get_by_role("button", name="Cancel its moves").click()
+    plan = go_through(page, "Cancel the moves of the plan", "Cancel the moves")
     assert f"stays-0: replicas stay {before[0]}" in plan
     until("the move is gone", lambda: client.replicas("stays") == before)
     expect(page.get_by_role("region", name="Running moves").first).to_contain_text("No replica moves now")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 AXE: Final = REPOSITORY / "src/barnabas/console/ui/node_modules/axe-core/axe.min.js"
@@ -115,6 +115,16 @@ def axe_violations(page: Page) -> list[str]:
         for violation in found["violations"]
         for node in violation["nodes"]
     ]
+
+
+def axe_violations_in_both_themes(page: Page) -> list[str]:
+    """Returns the violations in dark, then in light. The page follows the system if nobody has chosen a theme."""
+    found = []
+    for theme in ("dark", "light"):
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        expect(page.locator("html")).to_have_attribute("data-theme", theme)
+        found += [f"{theme}: {each}" for each in axe_violations(page)]
+    return found
 
 
 def seconds_until(condition: Callable[[], None]) -> float:

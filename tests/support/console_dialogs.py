@@ -9,7 +9,7 @@ from typing import TypeVar
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicDescription
 from playwright.sync_api import Locator, Page, expect
-from tests.support.browser import axe_violations
+from tests.support.browser import axe_violations_in_both_themes
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def go_through(page: Page, title: str, verb: str, **fields: str) -> str:
     dialog.get_by_role("button", name="Show what it does").click()
     plan = dialog.get_by_role("status")
     expect(plan).to_be_visible()
-    violations = axe_violations(page)
+    violations = axe_violations_in_both_themes(page)
     assert violations == [], f"{title}: {violations}"
     found = plan.inner_text()
     dialog.get_by_role("button", name=verb, exact=True).click()
