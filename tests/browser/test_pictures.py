@@ -15,12 +15,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import Visit
 from tests.support.console_dialogs import go_through, rows_of
-from tests.support.console_server import RunningConsole, embedded_target
+from tests.support.console_server import RunningConsole, embedded_target, target_of
 from tests.support.shop import ORDERS
 
+from barnabas.console.security.passwords import hashed
+from barnabas.console.security.rights import Role
+from barnabas.console.security.users import User, UsersFile
 from barnabas.console.state import ConsoleOptions
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.testing import Cluster
+from barnabas.testing.phantom import PhantomCluster
 
 pytestmark = pytest.mark.full
 SIZE = (1180, 640)
@@ -65,6 +69,7 @@ def test_pictures_of_a_kill(browser: Browser, console: RunningConsole, folder: P
         ("whatif", "/whatif?ask=restart&broker=1", "would change"),
         ("topics", "/topics?sort=size&desc=1", ORDERS),
         ("brokers", "/brokers", "Links between brokers"),
+        ("broker", "/broker?id=1", "This replica"),
         ("compare", f"/compare?from={whole_ms}", "broker 2: answers"),
     ):
         page = visit.open(address)
@@ -72,6 +77,12 @@ def test_pictures_of_a_kill(browser: Browser, console: RunningConsole, folder: P
         time.sleep(2.5)
         page.screenshot(path=folder / f"console-{name}.png")
         page.close()
+    page = visit.open("/map")
+    expect(page.locator('.map-head[data-up="false"]')).to_contain_text("Broker 2")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("o")
+    expect(page.get_by_role("dialog", name="Go to").get_by_role("option").filter(has_text=ORDERS)).to_be_visible()
+    page.screenshot(path=folder / "console-palette.png")
     page = visit.open("/timeline")
     page.get_by_role("button", name="Save incident").click()
     page.get_by_label("Note").fill("broker 2 was killed")
@@ -175,6 +186,23 @@ def _begin_moves(page: Page, first: Path) -> None:
     page.get_by_role("button", name="Execute").click()
     limits = {"Throttle": THROTTLE, "Throttle_between": THROTTLE}
     go_through(page, "Execute the plan", "Begin the moves", **limits)
+
+
+def test_a_picture_of_the_log_in(browser: Browser, tmp_path: Path, folder: Path) -> None:
+    users = tmp_path / "users.json"
+    UsersFile(users).put(User("ann", Role.OPERATOR, hashed("correct horse battery")))
+    with (
+        PhantomCluster(topics=3) as phantom,
+        RunningConsole([target_of(phantom, "shop")], ConsoleOptions(users=users)) as console,
+    ):
+        visit = Visit(browser, console.url, size=(1180, 420))
+        visit.allow("401")
+        page = visit.open("/map")
+        page.get_by_label("User").fill("ann")
+        page.get_by_label("Password").fill("correct horse battery")
+        page.screenshot(path=folder / "console-login.png")
+        visit.check()
+        visit.close()
 
 
 def test_a_picture_of_rights(browser: Browser, tmp_path_factory: pytest.TempPathFactory, folder: Path) -> None:
