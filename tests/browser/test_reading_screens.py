@@ -97,6 +97,23 @@ def test_the_topic_page_shows_what_the_brokers_say(page: Page, visit: Visit, clu
         assert cells[11] == "none"
 
 
+def test_the_palette_opens_the_dialogs_of_actions(page: Page) -> None:
+    expect(page.locator("main")).to_contain_text(SCREENS["/"])
+    for name, title, address in (
+        ("New topic", "New topic", "/topics?do=create"),
+        ("Elect all", "Elect the preferred leaders of all partitions", "/brokers?do=elect"),
+    ):
+        page.keyboard.press("Control+k")
+        page.keyboard.type(name)
+        page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog", name=title)
+        expect(dialog).to_be_visible()
+        expect(page).to_have_url(re.compile(re.escape(address)))
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(page).not_to_have_url(re.compile("do="))
+
+
 def test_the_link_matrix_has_both_directions_of_each_pair(page: Page, visit: Visit) -> None:
     _goto(page, visit, "/brokers")
     matrix = page.get_by_role("region", name="Link matrix")

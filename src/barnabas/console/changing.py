@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -11,17 +12,30 @@ from starlette.responses import Response
 from barnabas.console.actions import acknowledge as acknowledgements
 from barnabas.console.actions import copies, groups, moves, replicas, topics, transactions
 from barnabas.console.actions.inputs import Inputs
+from barnabas.console.csv_text import CSV, csv_text
 from barnabas.console.lab import ACTIONS
 from barnabas.console.problems import Problem
 from barnabas.console.reading import require_filled
 from barnabas.console.security.rights import Role
-from barnabas.console.visit import Handler, Visit, json_response
+from barnabas.console.visit import Handler, Visit, file_response, json_response
 from barnabas.console.watched import WatchedCluster
 
 Action = Callable[[WatchedCluster, Inputs, Role], Awaitable[dict[str, Any]]]
 VisitedAction = Callable[[Visit, Inputs], Awaitable[dict[str, Any]]]
 _SECRET: Final = re.compile(r"password|secret|token|jaas|\.key$|credential", re.IGNORECASE)
 _HIDDEN: Final = "(hidden)"
+_AUDIT_COLUMNS: Final = (
+    "id",
+    "time_ms",
+    "user",
+    "role",
+    "address",
+    "cluster",
+    "action",
+    "result",
+    "text",
+    "arguments",
+)
 #: Arguments that are content of records, or passwords.
 _CONTENT: Final = frozenset({"headers", "password"})
 _FIELDS: Final = frozenset({"key", "value"})
@@ -61,6 +75,9 @@ async def audit(visit: Visit) -> Response:
     # The arguments of others' actions can name anything, so a user with patterns sees only the user's own.
     user = visit.user if visit.scope.is_restricted else None
     entries = visit.console.audit.entries(before=parameters.maybe_number("before"), limit=limit, user=user)
+    if parameters.choice("format", ("json", "csv"), "json") == "csv":
+        rows = (entry | {"arguments": json.dumps(entry.get("arguments"))} for entry in entries)
+        return file_response(csv_text(_AUDIT_COLUMNS, rows), "audit.csv", CSV)
     return visit.answer({"entries": entries, "problem": visit.console.audit.problem})
 
 

@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+#: The media type of such a file.
+CSV: Final = "text/csv; charset=utf-8"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 

@@ -127,7 +127,7 @@ class Occurrences:
         return found[-1] if found else None
 
     def minutes(self, from_ms: int = 0) -> list[list[int]]:
-        """Returns [minute, events, critical events] of each minute that had any."""
+        """Returns [minute, events, those that left partitions under min ISR or offline] of each minute that had any."""
         return [[minute, *counts] for minute, counts in sorted(self._minutes.items()) if minute + _MINUTE_MS > from_ms]
 
     def kinds(self, events: Iterable[Occurrence]) -> dict[str, int]:
@@ -139,7 +139,7 @@ class Occurrences:
         minute = event.time_ms - event.time_ms % _MINUTE_MS
         counts = self._minutes.setdefault(minute, [0, 0])
         counts[0] += int(event.shown["count"])
-        counts[1] += event.severity is Severity.CRITICAL
+        counts[1] += event.severity >= Severity.ERROR
         if len(self._minutes) > _MINUTES_KEPT:
             del self._minutes[min(self._minutes)]
         if len(self.events) > KEPT:

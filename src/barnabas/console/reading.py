@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from barnabas.console.csv_text import csv_text, file_name
+from barnabas.console.csv_text import CSV, csv_text, file_name
 from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.screens import Screens
@@ -28,7 +28,6 @@ from barnabas.console.what_if import ASKS, question_of, what_if
 from barnabas.monitor.severity import Severity
 
 _SEVERITIES: Final = tuple(severity.name.lower() for severity in Severity)
-_CSV: Final = "text/csv; charset=utf-8"
 _FOUND_MAX: Final = 20
 _TOPIC_COLUMNS: Final = (
     "topic",
@@ -81,7 +80,7 @@ async def topics(visit: Visit) -> Response:
     question, screens = topics_question(visit.parameters), visit.screens
     if visit.parameters.choice("format", ("json", "csv"), "json") == "csv":
         text = csv_text(_TOPIC_COLUMNS, screens.topics.every(question))
-        return file_response(text, file_name(screens.cluster.name, "topics.csv"), _CSV)
+        return file_response(text, file_name(screens.cluster.name, "topics.csv"), CSV)
     return visit.answer(screens.topics.answer(question))
 
 
@@ -100,7 +99,7 @@ async def topic(visit: Visit) -> Response:
     )
     if as_csv:
         return file_response(
-            csv_text(_PARTITION_COLUMNS, found["partitions"]), file_name(screens.cluster.name, f"{name}.csv"), _CSV
+            csv_text(_PARTITION_COLUMNS, found["partitions"]), file_name(screens.cluster.name, f"{name}.csv"), CSV
         )
     return visit.answer(found)
 
@@ -237,7 +236,7 @@ async def groups(visit: Visit) -> Response:
     )
     if parameters.choice("format", ("json", "csv"), "json") == "csv":
         text = csv_text(_GROUP_COLUMNS, groups_json(screens.cluster, screens.rates, question))
-        return file_response(text, file_name(screens.cluster.name, "groups.csv"), _CSV)
+        return file_response(text, file_name(screens.cluster.name, "groups.csv"), CSV)
     return visit.answer(groups_view(screens.cluster, screens.rates, question))
 
 
@@ -248,7 +247,7 @@ async def group(visit: Visit) -> Response:
     found = await group_view(screens.cluster, screens.rates, name)
     if parameters.choice("format", ("json", "csv"), "json") == "csv":
         text = csv_text(_OFFSET_COLUMNS, found["partitions"])
-        return file_response(text, file_name(screens.cluster.name, f"{name}.csv"), _CSV)
+        return file_response(text, file_name(screens.cluster.name, f"{name}.csv"), CSV)
     return visit.answer(found)
 
 

@@ -77,6 +77,10 @@ def test_an_action_whose_answer_is_lost_is_unknown_and_not_repeated(
     assert phantom.requests[AlterPartitionReassignmentsRequest.NAME] == 1, "it is sent once"
     entries = console.get("audit")["entries"]
     assert [each["result"] for each in entries[:2]] == ["refused", "begun"]
+    lines = console.ask("audit", format="csv").body.decode().splitlines()
+    assert lines[0].startswith("id,time_ms,user,role")
+    assert len(lines) == 1 + len(entries)
+    assert ",reassign,refused," in lines[1]
 
 
 def test_an_action_without_a_reachable_controller_says_so(console: RunningConsole, phantom: PhantomCluster) -> None:

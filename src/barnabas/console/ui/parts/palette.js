@@ -1,7 +1,7 @@
 // The palette: a few letters lead to a topic, a group, a broker or a screen.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get } from '../core/api.js';
+import { can, get } from '../core/api.js';
 import { open } from '../core/keys.js';
 import { toggleTheme } from '../core/theme.js';
 import { texts } from '../core/texts.js';
@@ -18,8 +18,15 @@ function fixed() {
     name: texts.screens[/** @type {keyof typeof paths} */ (name)],
     act: () => go(href(to)),
   }));
+  const actions = can('operator')
+    ? [
+        { kind: 'action', name: 'New topic', act: () => go(href('/topics', { do: 'create' })) },
+        { kind: 'action', name: 'Elect all preferred leaders', act: () => go(href('/brokers', { do: 'elect' })) },
+      ]
+    : [];
   return [
     ...screens,
+    ...actions,
     { kind: 'action', name: 'Light or dark', act: toggleTheme },
     { kind: 'action', name: 'Back to the present', act: () => setParams({ at: null }) },
     { kind: 'action', name: 'Lab: stop and start brokers', act: () => (open.value = 'lab') },

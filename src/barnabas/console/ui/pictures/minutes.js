@@ -65,11 +65,11 @@ export function Minutes({ minutes }) {
     event.preventDefault();
   };
   const found = cursor === null ? undefined : by.get(Math.floor(cursor / MINUTE) * MINUTE);
-  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, the foot in orange the grave ones.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${found?.critical ?? 0} grave`;
+  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, the foot in orange those that left partitions under min ISR or offline.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${found?.critical ?? 0} under min ISR or offline`;
   return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription="heat map" style=${{ height: `${high}px` }}
       aria-label="Events by minute. The arrow keys move, Enter shows the cluster at that minute." onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
     <p class="lanes-spoken" aria-live="polite">${spoken}</p>
     <details class="behind"><summary>As a table</summary><div class="table-box short" role="region" tabindex="0" aria-label="Minutes as a table"><table>
-      <thead><tr><th scope="col">Minute</th><th scope="col" class="end">Events</th><th scope="col" class="end">Grave</th></tr></thead>
+      <thead><tr><th scope="col">Minute</th><th scope="col" class="end">Events</th><th scope="col" class="end">Under min ISR or offline</th></tr></thead>
       <tbody>${[...minutes].reverse().slice(0, 500).map(([minute, events, critical]) => html`<tr key=${minute}><th scope="row">${day(minute)} ${clock(minute).slice(0, 5)}</th><td class="end">${events}</td><td class="end">${critical}</td></tr>`)}</tbody></table></div></details>`;
 }

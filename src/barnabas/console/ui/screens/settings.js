@@ -1,7 +1,7 @@
 // Settings: what this console is, and who changed what with it.
 import { useEffect, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get, has, session } from '../core/api.js';
+import { address, get, has, session } from '../core/api.js';
 import { asApiError, shown, useStatus } from '../core/data.js';
 import { atMs, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
@@ -48,6 +48,7 @@ export function Settings() {
     </div>
     ${has('operator') && !mine?.is_restricted && at === null && html`<${Acls} /><${ScramUsers} /><${Quotas} />`}
     <section class="panel" aria-label="Audit"><h2>What was changed with this console</h2>
+      <p class="tools"><span class="grow"></span><a class="button" href=${address('/api/audit', { limit: 1000, format: 'csv' })} download>CSV</a></p>
       ${audit.problem
         ? html`<p class="empty">${audit.problem}</p>`
         : html`<${Table} label="Entries of the audit" count=${audit.entries?.length ?? 0} isTall=${(audit.entries?.length ?? 0) > 60} row=${(/** @type {number} */ index) => audit.entries?.[index] ?? null} keyOf=${(/** @type {Entry} */ row) => String(row.id)}

@@ -42,7 +42,6 @@ export function Topics() {
     desc: param('desc') ?? '0',
   };
   const { rows, total, matched, error, envelope, onRange } = usePages(filters);
-  const [isCreating, setCreating] = useState(false);
   const states = new Set(filters.state.split(',').filter(Boolean));
   const toggle = (/** @type {Severity} */ severity) => {
     if (!states.delete(severity)) states.add(severity);
@@ -62,14 +61,14 @@ export function Topics() {
       <span class="grow"></span>
       <span class="found" role="status">${matched === null ? '' : matched === total ? plural(matched, 'topic') : `${count(matched)} of ${plural(total ?? 0, 'topic')}`}</span>
       <a class="button" href=${csv} download>CSV</a>
-      ${can('operator') && html`<button onClick=${() => setCreating(true)}>New topic</button>`}
+      ${can('operator') && html`<button onClick=${() => setParams({ do: 'create' })}>New topic</button>`}
     </div>
     ${matched === null
       ? html`<${Waiting} error=${error} envelope=${envelope} />`
       : html`<${Table} label="Topics" isTall columns=${COLUMNS} count=${matched} row=${row} keyOf=${(/** @type {TopicRow} */ each) => each.topic}
           sort=${filters.sort} isDown=${filters.desc === '1'} onRange=${onRange} markOf=${(/** @type {TopicRow} */ each) => `${each.severity} ${each.out_of_sync}`}
           empty=${total === 0 && !filters.q ? texts.empty.topics : texts.empty.topicsFilter} />`}
-    ${isCreating && html`<${CreateTopic} onClose=${() => setCreating(false)} />`}`;
+    ${param('do') === 'create' && can('operator') && html`<${CreateTopic} onClose=${() => setParams({ do: null }, { replace: true })} />`}`;
 }
 
 /**
