@@ -311,7 +311,7 @@ def test_all_brokers_gone_and_back(browser: Browser, cluster: EmbeddedCluster, c
             expect(said, name).to_be_visible(timeout=SHOWN_WITHIN_MS)
             expect(said, name).to_contain_text("old.")
         with pages["moves"].expect_response(lambda answer: "/api/moves" in answer.url and not answer.ok):
-            pass  # What was known stays after a request that nobody answered.
+            pass  # The screen keeps its data after a request that nobody answered.
         for name, page in pages.items():
             _is_complete(name, page)
         cluster.start()

@@ -121,7 +121,7 @@ def axe_violations_in_both_themes(page: Page) -> list[str]:
     """Returns the violations in dark, then in light. The page follows the system if nobody has chosen a theme."""
     found = []
     for theme in ("dark", "light"):
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
         expect(page.locator("html")).to_have_attribute("data-theme", theme)
         found += [f"{theme}: {each}" for each in axe_violations(page)]
     return found

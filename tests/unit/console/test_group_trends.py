@@ -1,4 +1,4 @@
-"""Since when groups are behind, and when they will have read everything."""
+"""Trends of groups: since when they are behind, and when they will have read everything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_group_that_catches_up_is_level_when_its_lag_has_fallen_to_nothing() -
     _sampled(trends, 30_000, orders=200)
     for sweep in range(12):
         _sampled(trends, 40_000 + sweep * 1_000, orders=200 + sweep * 50)
-    # Of 800 records, 550 were read in 11 seconds: the other 250 take 5 seconds.
+    # The group read 550 of 800 records in 11 seconds: the other 250 take 5 seconds.
     assert trends.of("billing", {"orders"}) == (20_000, 51_000 + 5_000)
     _sampled(trends, 60_000, orders=1_000)
     assert trends.of("billing", {"orders"}) == NOTHING

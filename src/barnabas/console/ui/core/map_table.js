@@ -166,7 +166,8 @@ export class MapTable {
   /**
    * Applies a change that the live stream sent. Returns false if it is of another layout.
    * @param {{version: number, layout: number, positions: string, severity: string, leader: string, isr: string,
-   *   assignment?: string, silent?: {broker: number, reason: string, age_ms: number|null}[]}} cells
+   *   controller: number, assignment?: string,
+   *   silent?: {broker: number, reason: string, age_ms: number|null}[]}} cells
    */
   apply(cells) {
     if (cells.layout !== this.header.layout) return false;
