@@ -1,4 +1,4 @@
-"""Since when consumer groups are behind, and when they will have read everything, from the sweeps over the groups.
+"""Trends of consumer groups, from the sweeps over them: since when they are behind, and when they will be level.
 
     trends.sample(swept_ms, groups)        after each sweep
     trends.of("billing", {"orders"})       a Trend
@@ -22,7 +22,7 @@ _SWEEPS_KEPT: Final = 12
 
 class Trend(NamedTuple):
     """`since_ms` is the time of the first sweep since which records are not read; None if all are read or nothing is
-    known. `level_ms` is when all will be read if the lag goes on falling as it does; None if it does not fall.
+    known. `level_ms` is when all will be read if the lag continues to fall as it does; None if it does not fall.
     """
 
     since_ms: int | None

@@ -165,8 +165,8 @@ def test_a_kill_is_on_the_live_pages_within_a_second(console: RunningConsole, ph
         assert next(cells)[1] == next(topic)[1] == "hello"
         begin_s = time.monotonic()
         phantom.change(lambda state: state.kill(2))
-        changed = next(data for _, event, data in cells if event == "cells")
-        assert changed["count"] > 0
+        # Another controller alone is a change without cells.
+        changed = next(data for _, event, data in cells if event == "cells" and data["count"])
         severities = np.frombuffer(base64.b64decode(changed["severity"]), "u1")
         assert severities.max() >= 2
         data = next(

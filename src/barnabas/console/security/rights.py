@@ -42,7 +42,7 @@ PAST: Final = frozenset(
         "history",
     }
 )
-#: Of these, the routes that show what happened before the moment; the others show its state alone.
+#: The routes of the past that show what happened before the moment; the others show its state alone.
 WITH_EVENTS: Final = frozenset({"overview", "topic", "partition", "lanes", "timeline", "incident_file"})
 
 
