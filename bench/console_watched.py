@@ -1,4 +1,4 @@
-"""Costs of being watched: what it costs the brokers to be watched: their CPU in a quiet cluster, with one and with ten pages (docs/console.md).
+"""Costs of being watched: the CPU of brokers in a quiet cluster, with one and with ten pages (docs/console.md).
 
     python bench/console_watched.py                        3 brokers, 250 topics of 4 partitions with 3 replicas
     python bench/console_watched.py --topics 25 --seconds 20
