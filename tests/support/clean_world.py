@@ -16,6 +16,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.records.batch import Record, decode_batch, encode_batch, encode_end_txn_marker, read_header
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import EPOCH_WALL_MS, MemoryHost, VirtualTime
+from barnabas.storage.compaction.cleanable import Cleanable
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.log_events import LogEvents
@@ -148,3 +149,10 @@ def _apply(table: dict[bytes, bytes], view: memoryview) -> dict[bytes, bytes]:
 
 def leftovers(disk: Disk, directory: str) -> list[str]:
     return [name for name in disk.list_dir(directory) if name.endswith((".cleaned", ".swap"))]
+
+
+def filthiest(cleaner: LogCleaner) -> tuple[Log, Cleanable] | None:
+    """Returns the log that most needs a pass, or None."""
+    for _ in cleaner.choice.search():
+        pass
+    return cleaner.choice.taken()

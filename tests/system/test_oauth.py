@@ -35,6 +35,25 @@ MODULE: Final = f"{_PACKAGE}.OAuthBearerLoginModule required"
 CLIENTS: Final = {"node": "node-marker-Secret", "alice": "alice-marker-Secret"}
 
 
+def properties_of(provider: IdentityProvider, entry: str) -> dict[str, str]:
+    """Returns the properties of nodes that log in by tokens of the provider; `entry` is their JAAS entry."""
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+        "listener.name.plaintext.oauthbearer.sasl.jaas.config": entry,
+        "listener.name.controller.oauthbearer.sasl.jaas.config": entry,
+        "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+        "sasl.oauthbearer.token.endpoint.url": provider.token_url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "barnabas.sasl.oauthbearer.allowed.urls": f"{provider.keys_url},{provider.token_url}",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }
+
+
 class Secured:
     """A cluster of three whose nodes and clients have their tokens from one provider."""
 
@@ -42,20 +61,8 @@ class Secured:
         self.provider = provider = IdentityProvider(CLIENTS, LIFETIME_S)
         entry = f'{MODULE} clientId="node" clientSecret="{CLIENTS["node"]}";'
         properties = {
-            "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "sasl.enabled.mechanisms": "OAUTHBEARER",
-            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
-            "sasl.mechanism.controller.protocol": "OAUTHBEARER",
-            "listener.name.plaintext.oauthbearer.sasl.jaas.config": entry,
-            "listener.name.controller.oauthbearer.sasl.jaas.config": entry,
-            "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
-            "sasl.oauthbearer.token.endpoint.url": provider.token_url,
-            "sasl.oauthbearer.expected.audience": AUDIENCE,
-            "sasl.oauthbearer.expected.issuer": ISSUER,
+            **properties_of(provider, entry),
             "sasl.oauthbearer.clock.skew.seconds": "0",
-            "barnabas.sasl.oauthbearer.allowed.urls": f"{provider.keys_url},{provider.token_url}",
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:node;User:alice",
         }
         self.nodes = Nodes(folder, dict.fromkeys((1, 2, 3), "broker,controller"), properties=properties)
@@ -240,25 +247,13 @@ def test_nodes_log_in_by_assertions_of_their_private_key(tmp_path: Path) -> None
     key_file.write_bytes(provider.asserting.as_pem(private=True))
     template.write_text('{"payload": {"sub": "node"}}')
     properties = {
-        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "OAUTHBEARER",
-        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
-        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
-        "listener.name.plaintext.oauthbearer.sasl.jaas.config": f"{MODULE};",
-        "listener.name.controller.oauthbearer.sasl.jaas.config": f"{MODULE};",
+        **properties_of(provider, f"{MODULE};"),
         "sasl.oauthbearer.jwt.retriever.class": f"{_PACKAGE}.JwtBearerJwtRetriever",
         "sasl.oauthbearer.assertion.private.key.file": str(key_file),
         "sasl.oauthbearer.assertion.template.file": str(template),
         "sasl.oauthbearer.assertion.claim.iss": "cluster",
         "sasl.oauthbearer.assertion.claim.jti.include": "true",
-        "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
-        "sasl.oauthbearer.token.endpoint.url": provider.token_url,
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
-        "sasl.oauthbearer.expected.issuer": ISSUER,
-        "barnabas.sasl.oauthbearer.allowed.urls": f"{provider.keys_url},{provider.token_url}",
         "barnabas.sasl.oauthbearer.allowed.files": f"{key_file},{template}",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:node",
     }
     nodes = Nodes(tmp_path, {1: "broker,controller", 2: "broker,controller"}, properties=properties)

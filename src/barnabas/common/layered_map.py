@@ -22,7 +22,7 @@ V = TypeVar("V")
 #: costs less than they do.
 _TOGETHER_MIN: Final = 1_000
 _SHARE: Final = 8
-#: With this many changes pending, they are applied: those that are pending are kept.
+#: The number of pending changes at which they are applied. Each pending change keeps the mapping before it in memory.
 _LINKS_MAX: Final = 1_000
 #: The value of a key of the dict that was removed later. No entry has this value.
 _REMOVED: Final = None

@@ -130,7 +130,7 @@ def has_valid_crc(view: Buffer, position: int, header: BatchHeader) -> bool:
     return crc32c(memoryview(view)[position + ATTRIBUTES_OFFSET : end]) == header.crc
 
 
-#: From this number of records on, an index of them takes less time than an object for each.
+#: The number of records from which an index of them takes less time than an object for each.
 _INDEXED_MIN: Final = 8
 
 

@@ -111,7 +111,7 @@ def _identities(image: Any) -> Iterator[ProducerIdentity]:
 def _near_ends(
     image: Any, producer: Any, commit: bool, version: int, wall_ms: int, new_id: int | None
 ) -> Iterator[Arguments]:
-    """Each state and outcome, with the producer's id and epoch and those beside them."""
+    """Each state and outcome, with the producer's id and epoch, and with the next lower and higher ones."""
     for state in _LIVING:
         for last in {_NONE, image.producer_epoch - 1, image.last_producer_epoch}:
             other = image._replace(state=state, last_producer_epoch=last)

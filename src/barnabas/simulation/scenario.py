@@ -260,7 +260,7 @@ class Run:
         self.descriptions: Descriptions | None = None
         drawn = {size.name for size in drawn_slices(settings)}
         self.decides_in_portions = not drawn.isdisjoint({"PARTITIONS_IN_PORTION", "PARTITIONS_AT_ONCE"})
-        #: None with checkers of the caller's choice.
+        #: The second decisions; None if the caller chooses the checkers.
         self.decided_again = second_decisions() if checkers is None else None
         self.checkers = tuple(self._checkers() if checkers is None else checkers)
         self.watch = Watch(self.cluster, self.checkers)

@@ -3,7 +3,8 @@
 A wrong limit shows nowhere for long: a segment rolls too early, an offset expires an hour too late, an ISR shrinks one
 millisecond too soon. So each decision of a table is made again by a simple function, with the same arguments and on the
 same state, and both must agree. A run meets a limit exactly once in a million times. So the product's function is also
-asked what it would decide exactly at its limits and one beside them; only functions without effects have such probes.
+asked what it would decide exactly at its limits, one below and one above them; only functions without effects have
+such probes.
 
 The wrappers exist only while a run is judged. They only observe: a run is the same with and without them.
 """

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from crc32c import crc32c
 from tests.support import golden
-from tests.support.clean_world import BACKOFF_MS, EAGER, CleanWorld, leftovers
+from tests.support.clean_world import BACKOFF_MS, EAGER, CleanWorld, filthiest, leftovers
 from tests.support.log_world import PARTITION
 
 from barnabas.common.host import Buffer
@@ -284,11 +284,11 @@ class TestWhatIsCleaned:
         world.put_each((b"key-%d" % i, b"v") for i in range(6))
         world.roll()
         world.cleaner.state.put("/logs", PARTITION, 3)
-        assert world.cleaner.find_filthiest() is not None
+        assert filthiest(world.cleaner) is not None
         world.logs[TopicPartition("dirtier", 0)] = other.log
         other.put((b"a", b"1"))
         other.roll()
-        found = world.cleaner.find_filthiest()
+        found = filthiest(world.cleaner)
         assert found is not None
         assert found[0] is other.log
         assert found[1].ratio == 1.0

@@ -42,17 +42,9 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
     image = services.metadata.image
     cursor = request.cursor
     everything = not request.topics
-    names: Sequence[str]
-    if everything:
-        names = image.topic_names()
-    else:
-        names = yield from sorted_gradually({topic.name for topic in request.topics})
-    if cursor is not None:
-        first = bisect_left(names, cursor.topic_name)
-        is_named = first < len(names) and names[first] == cursor.topic_name
-        if cursor.partition_index < 0 or not (everything or is_named):
-            return _refuse(request)
-        names = names[first:]
+    names = yield from _asked(image, request)
+    if names is None:
+        return _refuse(request)
     authorizer = services.authorizer
     hidden: list[_Topic] = []
     if authorizer is not None and not everything:
@@ -98,6 +90,23 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
             break
     response.topics.extend(hidden)
     return response
+
+
+def _asked(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> Generator[int, None, Sequence[str] | None]:
+    """Returns the names of the topics from the cursor on, in order; None if the cursor is invalid."""
+    names: Sequence[str]
+    if request.topics:
+        names = yield from sorted_gradually({topic.name for topic in request.topics})
+    else:
+        names = image.topic_names()
+    cursor = request.cursor
+    if cursor is None:
+        return names
+    first = bisect_left(names, cursor.topic_name)
+    is_named = first < len(names) and names[first] == cursor.topic_name
+    if cursor.partition_index < 0 or (request.topics and not is_named):
+        return None
+    return names[first:]
 
 
 def _may_describe(context: RequestContext, authorizer: Authorizer, name: str, *, log_denied: bool) -> bool:

@@ -33,7 +33,7 @@ class CleanerChoice:
         self._clean_until = clean_until
         self._failed = failed
         self._found: tuple[float, TopicPartition] | None = None
-        #: None before the start, when there are no replicas.
+        #: The HWs of replicas; None before the start, when there are no replicas.
         self.high_watermark_of: HighWatermark | None = None
         #: Directories without space for a pass.
         self.full: set[str] = set()

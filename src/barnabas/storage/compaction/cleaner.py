@@ -15,7 +15,6 @@ Invariants
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
 from barnabas.common.config import BrokerConfig
@@ -300,11 +299,6 @@ class LogCleaner:
             self._begin(*cleaned)
         else:
             self._begin_pass_later()
-
-    def find_filthiest(self) -> tuple[Log, Cleanable] | None:
-        """Returns the log that most needs a pass, or None."""
-        deque(self.choice.search(), maxlen=0)
-        return self.choice.taken()
 
     # -- one pass
 

@@ -188,7 +188,7 @@ class _Balance:
         self._taken: set[_Partition] = set()
         #: The number of partitions that each member has.
         self._sizes = dict.fromkeys((one.member_id for one in self._subscribers), 0)
-        #: By topic: the partitions of each subscriber, in the order in which it got them.
+        #: Topic id -> the partitions of each subscriber, in the order in which it got them.
         self._places: dict[bytes, dict[str, list[int]]] = {}
         #: The work since the latest step.
         self._work = 0
