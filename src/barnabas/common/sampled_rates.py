@@ -10,6 +10,8 @@ from math import floor, inf
 from typing import Final
 
 _MINUTE_MS: Final = 60_000
+#: The share of a limit below which rounding cannot matter.
+_SURELY_BELOW: Final = 0.999_999
 
 
 class _Windows:
@@ -19,7 +21,7 @@ class _Windows:
     `samples * window_ms` old.
     """
 
-    __slots__ = ("_current", "_samples", "_samples_max", "_span_ms", "_window_ms")
+    __slots__ = ("_current", "_samples", "_samples_max", "_settled_until_ms", "_span_ms", "_window_ms")
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._window_ms = window_ms
@@ -29,6 +31,8 @@ class _Windows:
         #: [begin, time of the latest value, sum, count, maximum] of each window, in a ring.
         self._samples: list[list[float]] = []
         self._current = 0
+        #: The time until which the windows before the current one keep their values.
+        self._settled_until_ms: float = 0
 
     def record(self, value: float, now_ms: int) -> None:
         samples = self._samples
@@ -36,6 +40,7 @@ class _Windows:
             samples.append(_empty(now_ms))
         sample = samples[self._current]
         if now_ms - sample[0] >= self._window_ms:
+            self._settled_until_ms = 0
             self._current = (self._current + 1) % self._samples_max
             if self._current == len(samples):
                 samples.append(_empty(now_ms))
@@ -67,7 +72,45 @@ class SampledRate(_Windows):
     """A rate per second (Kafka's `Rate`). It refers to the time since the oldest window began, but at least to all
     windows but one, so that the first values after a pause do not look like a high rate."""
 
-    __slots__ = ()
+    __slots__ = ("_earlier", "_earliest_ms")
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        super().__init__(samples, window_ms)
+        #: The sum of the windows before the current one, and the begin of the oldest of them.
+        self._earlier = 0.0
+        self._earliest_ms = inf
+
+    def add(self, value: float, limit: float, now_ms: int) -> int:
+        """Records a value. Returns the time without new values after which the rate has fallen to `limit`.
+
+        The common case, a rate below the limit, does not look at all windows: each request of a client with a quota
+        comes here.
+        """
+        if now_ms < self._settled_until_ms:
+            sample = self._samples[self._current]
+            begin_ms = sample[0]
+            if now_ms - begin_ms < self._window_ms:
+                sample[1] = now_ms
+                sample[2] += value
+                sample[3] += 1
+                if value > sample[4]:
+                    sample[4] = value
+                elapsed_ms = self._at_least(int(now_ms - min(begin_ms, self._earliest_ms)))
+                if (self._earlier + sample[2]) * 1000.0 < limit * elapsed_ms * _SURELY_BELOW:
+                    return 0
+                return self.excess_ms(limit, now_ms)
+        self.record(value, now_ms)
+        excess_ms = self.excess_ms(limit, now_ms)
+        self._settle()
+        return excess_ms
+
+    def _settle(self) -> None:
+        """Computes what `add` knows of the windows before the current one."""
+        current = self._samples[self._current]
+        earlier = [sample for sample in self._samples if sample is not current]
+        self._earlier = sum(sample[2] for sample in earlier)
+        self._earliest_ms = min((sample[0] for sample in earlier), default=inf)
+        self._settled_until_ms = min((sample[1] for sample in earlier), default=inf) + self._span_ms
 
     def per_second(self, now_ms: int) -> float:
         return self.total(now_ms) * 1000.0 / self.elapsed_ms(now_ms)
@@ -76,7 +119,10 @@ class SampledRate(_Windows):
         """Returns the time that the rate refers to."""
         self._forget(now_ms)
         oldest_ms = min((sample[0] for sample in self._samples), default=now_ms)
-        elapsed_ms = int(now_ms - oldest_ms)
+        return self._at_least(int(now_ms - oldest_ms))
+
+    def _at_least(self, elapsed_ms: int) -> int:
+        """Returns the time that the rate refers to if the oldest window began this time ago."""
         missing = self._samples_max - 2 - elapsed_ms // self._window_ms
         return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
 

@@ -8,6 +8,7 @@ import pytest
 from tests.support.metrics import scraped
 from tests.support.wired import WiredBroker, WiredClient
 
+from barnabas.broker.producing.produce_shortcut import ProduceShortcut
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -135,6 +136,49 @@ def test_a_shortcut_of_before_the_quota_respects_it_and_ends_with_no_throttle_ti
     assert wired.broker.services.throttles is None
     times = [client.call(produce(), 9, ProduceResponse, within_ms=60_000).throttle_time_ms for _ in range(5)]
     assert times == [0] * 5
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_shortcut_below_a_quota_counts_and_the_one_above_it_gives_the_throttle_time(
+    wired: WiredBroker, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guard S19."""
+    served = []
+    serve = ProduceShortcut.serve
+
+    def counted(shortcut: ProduceShortcut, frame: memoryview) -> bool:
+        served.append(serve(shortcut, frame))
+        return served[-1]
+
+    monkeypatch.setattr(ProduceShortcut, "serve", counted)
+    set_quota(wired, "producer_byte_rate", QUOTA)
+    client = WiredClient(wired, "app")
+    answers: list[ProduceResponse] = []
+    while not answers or not answers[-1].throttle_time_ms:
+        client.send(produce(), version)
+        ((_, answer),) = client.received()
+        assert isinstance(answer, ProduceResponse)
+        answers.append(answer)
+    assert served == [True] * (len(answers) - 1)
+    # The whole request counts, as on the general path.
+    assert 75 < len(answers) < 100
+    offsets = [answer.responses[0].partition_responses[0].base_offset for answer in answers]
+    assert offsets == list(range(len(answers)))
+    assert not client.link.reading
+    wired.host.time.run_for(answers[-1].throttle_time_ms)
+    assert client.link.reading
+
+
+def test_a_quota_of_cpu_time_is_measured_for_each_request(wired: WiredBroker) -> None:
+    set_quota(wired, "request_percentage", 1_000.0)
+    client = WiredClient(wired, "app")
+    for _ in range(3):
+        client.call(produce(), 9, ProduceResponse)
+    throttles = wired.broker.services.throttles
+    assert throttles is not None
+    assert throttles.measures_cpu
+    assert client.core.shortcut is not None
+    assert not client.core.shortcut.serve(memoryview(b""))
 
 
 def test_a_consumer_above_its_quota_gets_an_empty_answer_and_then_the_same_records(wired: WiredBroker) -> None:

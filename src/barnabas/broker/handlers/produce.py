@@ -66,7 +66,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     chunks = ProduceWrites(request, services, transactional_id, acks, topics, answer).begin()
     if (
         chunks
-        and request.throttle is None
+        and (request.throttle is None or not request.throttle.time_ms)
         and transactional_id is None
         and len(requested) == 1
         and len(requested[0][1]) == 1

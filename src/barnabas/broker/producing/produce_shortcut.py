@@ -3,7 +3,7 @@
 A producer keeps sending to one partition with the same client id, acks, timeout and topic. The other bytes of its last
 request are kept for comparison, and its response as a template. Serving a request then costs a comparison, the append,
 and three numbers written into the response. Everything else (other bytes, a pending earlier response, an error,
-followers to wait for, rules that changed since the authorizer allowed it) takes the general path,
+followers to wait for, rules that changed since the authorizer allowed it, a quota of CPU time) takes the general path,
 `handlers/produce.py`.
 """
 
@@ -13,6 +13,8 @@ import struct
 
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import InFlight
+from barnabas.broker.throttling.client_throttles import Client
+from barnabas.broker.throttling.muting import mute
 from barnabas.common.errors import RequestFailed
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE
 from barnabas.protocol.wire import read_unsigned_varint, unsigned_varint_size
@@ -20,6 +22,7 @@ from barnabas.replication.partition import Partition
 from barnabas.storage.log import AppendInfo, Origin
 
 _RECORDS_SIZE = struct.Struct(">i")
+_THROTTLE_TIME = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qqq")
 _OFFSETS_V3 = struct.Struct(">qq")
 #: The empty tagged fields of partition, topic and request.
@@ -35,6 +38,7 @@ class ProduceShortcut:
     __slots__ = (
         "_acks",
         "_answer",
+        "_client",
         "_connection",
         "_head",
         "_index",
@@ -56,6 +60,7 @@ class ProduceShortcut:
         """`size_at` is the position of the records' size in the frame; `answer` is the response to that request."""
         self._connection = request.connection
         self._services = services
+        self._client = Client.of(request.connection.principal, request.client_id)
         self._topic, self._index = partition.topic_partition
         self._topic_id = partition.topic_id
         self._acks = acks
@@ -95,7 +100,8 @@ class ProduceShortcut:
 
     def serve(self, frame: memoryview) -> bool:
         """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
-        if self._services.throttles is not None:
+        throttles = self._services.throttles
+        if throttles is not None and throttles.measures_cpu:
             return False
         if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or self._connection.in_flight:
             return False
@@ -117,8 +123,11 @@ class ProduceShortcut:
         if info is None:
             return False  # The append was refused and changed nothing; the general path returns the precise error.
         self._times[0] += 1
+        throttle_ms = 0 if throttles is None else throttles.produced(self._client, len(frame))
+        if throttle_ms:
+            mute(self._connection, throttle_ms, services.host)
         if self._acks != 0:
-            self._connection.respond_shortly(self._answered(frame, info))
+            self._connection.respond_shortly(self._answered(frame, info, throttle_ms))
         return True
 
     def _records(self, frame: memoryview) -> memoryview | None:
@@ -139,7 +148,7 @@ class ProduceShortcut:
             return None
         return frame[position:]
 
-    def _answered(self, frame: memoryview, info: AppendInfo) -> bytearray:
+    def _answered(self, frame: memoryview, info: AppendInfo, throttle_ms: int) -> bytearray:
         answer = bytearray(self._answer)
         answer[4:8] = frame[4:8]
         if self._offsets is _OFFSETS:
@@ -148,4 +157,6 @@ class ProduceShortcut:
             )
         else:
             _OFFSETS_V3.pack_into(answer, self._offsets_at, info.first_offset, info.log_append_time_ms)
+        if throttle_ms:
+            _THROTTLE_TIME.pack_into(answer, len(answer) - _THROTTLE_TIME.size - self._is_flexible, throttle_ms)
         return answer

@@ -184,6 +184,8 @@ class ClientThrottles:
         self.mutation: Quota[ClientTokens] = Quota(
             CONTROLLER_MUTATION_RATE, lambda limit: ClientTokens(limit, controller, self._now_ms())
         )
+        #: Whether there is a quota of CPU time, which must be measured for each request.
+        self.measures_cpu = False
 
     def __bool__(self) -> bool:
         return bool(self.produce or self.fetch or self.request or self.mutation)
@@ -191,6 +193,7 @@ class ClientThrottles:
     def follow(self, changes: QuotaChanges) -> None:
         for quota in (self.produce, self.fetch, self.request, self.mutation):
             quota.follow(changes)
+        self.measures_cpu = bool(self.request)
 
     def rates(self) -> Iterator[tuple[str, Mapping[Client, ClientRate]]]:
         """Yields Kafka's name of each quota with its rates."""
@@ -242,8 +245,7 @@ class ClientThrottles:
         rate = quota.of(client, now_ms)
         if rate is None:
             return 0
-        rate.rate.record(value, now_ms)
-        time_ms = rate.rate.excess_ms(rate.limit, now_ms)
+        time_ms = rate.rate.add(value, rate.limit, now_ms)
         rate.throttled(time_ms, now_ms)
         return time_ms
 

@@ -36,7 +36,7 @@ class RequestThrottle:
         self._connection = connection
         self._client = Client.of(principal, client_id)
         self._host = host
-        self._cpu_ns: Callable[[], int] | None = host.cpu_ns if throttles.request else None
+        self._cpu_ns: Callable[[], int] | None = host.cpu_ns if throttles.measures_cpu else None
         self._begin_ns = 0 if self._cpu_ns is None else self._cpu_ns()
         self._time_ms = 0
         #: Whether the request comes from a follower.
@@ -58,6 +58,11 @@ class RequestThrottle:
     @property
     def fetch_bytes_max(self) -> int:
         return self._throttles.fetch_bytes_max(self._client) if self._throttles.fetch else 1 << 31
+
+    @property
+    def time_ms(self) -> int:
+        """Returns the throttle time so far."""
+        return self._time_ms
 
     def answered(self, time_ms: int = 0) -> int:
         """Returns the throttle time for the response: the longest of all quotas and of `time_ms`, which a controller

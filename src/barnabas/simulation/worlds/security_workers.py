@@ -114,7 +114,7 @@ class Administrator:
         self, run: SecuredRun, client: RawClient, users: dict[str, str], pace_ms: int, hurried: str | None
     ) -> None:
         """`users` has the address of each user's machine. `hurried` is the user whose quota stays as it is; None in a
-        run without quotas, in which producers have the shortcut.
+        run without quotas.
         """
         self._run = run
         self._client = client
