@@ -124,6 +124,17 @@ def test_an_index_that_rises_and_says_something_else_is_made_anew(suffix: str, p
     assert verify_partition(world.disk, world.directory).faults == []
 
 
+def test_an_index_whose_only_entry_lost_its_position_is_made_anew() -> None:
+    """The entry looks as if it named the first batch."""
+    world = filled()
+    (name,) = world.files(".index")
+    world.disk.write(world.path(name), world.disk.read(world.path(name))[:4] + bytes(4))
+    assert synced_part(world.log.segments.active, 40) == ScanStart(0, 0)
+    world.log.recovery_point = 40
+    assert world.kill().log_end_offset == 40
+    assert verify_partition(world.disk, world.directory).faults == []
+
+
 def test_what_was_flushed_is_not_replayed_for_its_producers() -> None:
     world = LogWorld(ONE_SEGMENT)
     options: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "value": bytes(70_000)}

@@ -52,7 +52,8 @@ def do_last_entries_fit(segment: Segment) -> bool:
     index, time_index = segment.index, segment.time_index
     for place in range(max(0, len(index) - _LAST_ENTRIES), len(index)):
         entry = index.entry(place)
-        if segment.entry_position(entry) != entry[1]:
+        # No entry names the first batch of a segment: its position is 0 if a power failure tore the entry.
+        if not 0 < entry[1] == segment.entry_position(entry):
             return False
     times = range(max(0, len(time_index) - _LAST_ENTRIES), len(time_index))
     return all(segment.confirmed_time(entry) == entry for entry in map(time_index.entry, times))
