@@ -74,3 +74,7 @@ def test_a_topic_that_was_replaced() -> None:
     assert told.judge([TRUE[3]], lenient) == []
     assert any(problem.startswith("lost: p.1:3") for problem in told.judge([], lenient))
     assert any(problem.startswith("resurrected: p.1:1") for problem in told.judge([TRUE[1], TRUE[3]], lenient))
+    # The records were acknowledged in the instant in which they were sent: nothing of them can wait at a broker.
+    judged = told.judge([TRUE[1], TRUE[3]], lenient._replace(retried_us=1))
+    assert any(problem.startswith("resurrected: p.1:1") for problem in judged)
+    assert told.judge([TRUE[1], TRUE[3]], lenient._replace(retried_us=0)) == []

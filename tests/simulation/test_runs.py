@@ -57,6 +57,20 @@ def test_every_promise_holds_in_many_runs(first: int) -> None:
         assert not outcome.failed, explain(outcome)
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # A topic was deleted and created again while a request for it waited on a muted connection.
+        1202,
+        # A power failure tore the only entry of an index.
+        1322,
+    ],
+)
+def test_seeds_that_failed(seed: int) -> None:
+    outcome = run(replace(QUICK, seed=seed, faults_s=60))
+    assert not outcome.failed, explain(outcome)
+
+
 def test_the_same_seed_gives_the_same_run_everywhere() -> None:
     """Nodes restart in these runs too, some while the rest of three is dead."""
     three = Settings(seed=1, faults_s=2, kinds=(), layout=Layout(brokers=3))

@@ -9,6 +9,7 @@ found     the whole log of each partition as it is read at the end
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from barnabas.simulation.world import Note
@@ -122,12 +123,15 @@ Found = Mapping[Place, Sequence[tuple[int, bytes]]]
 class Leniency(NamedTuple):
     """Exceptions to the guarantees. `lossy` topics can lose records: they had an unclean election, or a power failure
     and no syncs. For topics with a `TopicIncarnation` (deleted and created again), only records sent from `settled_us`
-    on must last. Records that are still present must be true, in order and unique.
+    on must last. Records that are still present must be true, in order and unique. A record that was acknowledged
+    `retried_us` after it was sent, or later, may be in the new topic, too: its first request may wait at the broker,
+    for instance on a connection that a quota mutes, until after the deletion.
     """
 
     lossy: Collection[str] = ()
     incarnations: Mapping[str, TopicIncarnation] = {}
     settled_us: int = 0
+    retried_us: float = inf
 
 
 def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> list[Problem]:  # noqa: B008 - immutable
@@ -141,7 +145,9 @@ def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> lis
         topic = place[0]
         there = places.get(value)
         incarnation = lenient.incarnations.get(topic)
-        if there is not None and incarnation is not None and history.acked_us[value] < incarnation.deleted_us:
+        acked_us = history.acked_us[value]
+        was_retried = acked_us - history.sent[value].at_us >= lenient.retried_us
+        if there is not None and incarnation is not None and acked_us < incarnation.deleted_us and not was_retried:
             text = (
                 f"resurrected: {text_of(value)} is at {spot_text(there)}, in a topic that was created after it was sent"
             )

@@ -18,8 +18,8 @@ from barnabas.simulation.operator import SETTINGS, AdminOperation
 from barnabas.simulation.reading import read_everything
 from barnabas.simulation.run_topics import Topic, topics_of_a_run
 from barnabas.simulation.simulated_cluster import Client, Cluster
-from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer
-from barnabas.simulation.world import Note
+from barnabas.simulation.workload import TIMEOUT_MS, WorkloadConsumer, WorkloadProducer
+from barnabas.simulation.world import MILLISECOND_US, Note
 
 _DRAIN_S = 15
 #: Changes by an operator of a run without features of work.
@@ -180,7 +180,8 @@ class RecordsWork:
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         incarnations = {topic.name: topic.incarnation for topic in self.topics if topic.is_replaced}
-        return judge(self.history, found, Leniency(verdicts.lossy, incarnations, verdicts.settled_us))
+        retried_us = TIMEOUT_MS * MILLISECOND_US
+        return judge(self.history, found, Leniency(verdicts.lossy, incarnations, verdicts.settled_us, retried_us))
 
     def counts(self) -> Counts:
         polled = sum(consumer.acked for consumer in self.consumers)
