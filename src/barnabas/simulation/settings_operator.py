@@ -225,13 +225,27 @@ class SettingsOperator:
         tuned = random.choice(_TUNED)
         must_refuse = not tuned.taken or random.random() < 0.25
         value = random.choice(tuned.refused if must_refuse else (None, *tuned.taken))
-        key = ("config", BROKER_RESOURCE, self._some_broker(), tuned.key)
+        resource = self._some_broker()
+        key = ("config", BROKER_RESOURCE, resource, tuned.key)
 
         def judge(answer: Answer) -> None:
-            if answer is not Answer.UNKNOWN and (answer is Answer.REFUSED) is not must_refuse:
+            # A broker judges some default values only where they apply, as Apache Kafka does.
+            is_hidden = self._is_set_elsewhere(tuned.key, resource) and (not resource or value is None)
+            if answer is not Answer.UNKNOWN and not is_hidden and (answer is Answer.REFUSED) is not must_refuse:
                 self.problems.append(f"a property is {answer.value}: {tuned.key}={value}")
 
         self._change(key, value, AdminOperation.TUNE, judge=judge)
+
+    def _is_set_elsewhere(self, key: str, resource: str) -> bool:
+        """Returns whether a key also has, or may have, a value at the other level: for all brokers, or for one of
+        them.
+        """
+        others = [name.removeprefix("broker") for name in self._brokers] if not resource else [""]
+        brokers = [self._cluster.nodes[name].broker for name in self._brokers]
+        return any(
+            broker is None or any(key in broker.metadata.image.config_of(BROKER_RESOURCE, other) for other in others)
+            for broker in brokers
+        )
 
     def _tune_threads(self) -> None:
         """Changes the size of one of a broker's thread pools; judges the answer if the size before it was certain."""
