@@ -40,26 +40,34 @@ def _executed(settings: Settings, *kinds: AdminOperation) -> Run:
 class TestRegisters:
     def test_what_was_acknowledged_is_in_force(self) -> None:
         registers = Registers()
-        registers.send(_KEY, "1")
+        registers.send(_KEY, 0)
         assert registers.is_busy(_KEY)
         assert registers.wrong({_KEY: "anything"}) == "", "a change is under way"
-        registers.end(_KEY, "1", Answer.DONE)
+        registers.end(_KEY, "1", Answer.DONE, 5_000)
         assert registers.wrong({_KEY: "1"}) == ""
         assert registers.wrong({}) == f"{_KEY} is None, it was set to 1"
 
     def test_what_was_refused_never_is(self) -> None:
         registers = Registers()
-        registers.send(_KEY, "0")
-        registers.end(_KEY, "0", Answer.REFUSED)
+        registers.send(_KEY, 0)
+        registers.end(_KEY, "0", Answer.REFUSED, 5_000)
         assert registers.wrong({}) == ""
         assert "is 0" in registers.wrong({_KEY: "0"})
 
     def test_an_unanswered_change_can_come_late(self) -> None:
         registers = Registers()
         for value, answer in (("1", Answer.UNKNOWN), ("2", Answer.DONE)):
-            registers.send(_KEY, value)
-            registers.end(_KEY, value, answer)
+            registers.send(_KEY, 0)
+            registers.end(_KEY, value, answer, 5_000)
         assert [registers.wrong({_KEY: value}) == "" for value in ("1", "2", "3")] == [True, True, False]
+
+    def test_a_change_that_was_answered_late_can_be_made_again(self) -> None:
+        for took_us, wrong in ((5_000, True), (2_000_000, False)):
+            registers = Registers()
+            for value, time_us in (("1", took_us), ("2", 5_000)):
+                registers.send(_KEY, 0)
+                registers.end(_KEY, value, Answer.DONE, time_us)
+            assert (registers.wrong({_KEY: "1"}) != "") is wrong
 
 
 def test_replicas_move_between_log_directories() -> None:

@@ -1,7 +1,9 @@
 """Settings as registers: the values that each setting can have, as far as the operator who alone changes it knows.
 
 A change that was acknowledged is in force until the next one; a change that was refused never is. An unanswered change
-can take effect at any later time, even after those that follow it.
+can take effect at any later time, even after those that follow it. So can a change that was answered late: a broker
+sends it again after it has lost its connection to the controller, as Apache Kafka does, and the first request can still
+be on its way.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import Any, Final
 from barnabas.simulation.metadata_dict import Key, State
 
 _UNSET: Final = None
+#: The time from which on a broker may have sent a change twice.
+_REPEATED_US: Final = 100_000
 
 
 class Answer(Enum):
@@ -26,23 +30,23 @@ class Registers:
 
     def __init__(self) -> None:
         self._possible: dict[Key, set[Any]] = {}
-        #: Keys with a change under way.
-        self._busy: set[Key] = set()
-        #: Keys of which a change was never answered.
+        #: Keys with a change under way -> when it was sent.
+        self._busy: dict[Key, int] = {}
+        #: Keys of which a change was never answered, or late.
         self._uncertain: set[Key] = set()
 
     def is_busy(self, key: Key) -> bool:
         return key in self._busy
 
-    def send(self, key: Key, value: Any) -> None:
-        """Notes a change that is sent; None removes the setting."""
+    def send(self, key: Key, now_us: int) -> None:
+        """Notes that a change is sent."""
         assert key not in self._busy, "one change of a setting at a time"
-        self._busy.add(key)
+        self._busy[key] = now_us
         self._possible.setdefault(key, {_UNSET})
 
-    def end(self, key: Key, value: Any, answer: Answer) -> None:
-        """Notes the end of a change that was sent."""
-        self._busy.discard(key)
+    def end(self, key: Key, value: Any, answer: Answer, now_us: int) -> None:
+        """Notes the end of a change to this value, which was sent; None removes the setting."""
+        sent_us = self._busy.pop(key)
         possible = self._possible[key]
         if answer is Answer.UNKNOWN:
             self._uncertain.add(key)
@@ -51,6 +55,8 @@ class Registers:
             if key not in self._uncertain:
                 possible.clear()
             possible.add(value)
+            if now_us - sent_us >= _REPEATED_US:
+                self._uncertain.add(key)
 
     def settings(self) -> Iterator[Key]:
         """Yields the keys that a change could have set."""

@@ -290,10 +290,11 @@ class SettingsOperator:
             return
         *_, resource, name = key
         self._note(kind, f"sets {name} of {resource or 'all brokers'} to {value}")
-        self._registers.send(key, value)
+        world = self._cluster.world
+        self._registers.send(key, world.now_us)
 
         def ended(answer: Answer) -> None:
-            self._registers.end(key, value, answer)
+            self._registers.end(key, value, answer, world.now_us)
             self.done[kind] += answer is Answer.DONE
             if judge is not None:
                 judge(answer)
