@@ -416,7 +416,7 @@ class ReplicationRun:
     def _is_whole(self) -> bool:
         rig = self.rig
         return (
-            all(rig.node(n).is_running and rig.node(n).broker is not None for n in (1, 2, 3))
+            all(node.is_running and node.broker is not None for node in rig.cluster.nodes.values())
             and all(has_all_brokers(rig.image(TOPIC, index)) for index in range(PARTITIONS))
             and rig.settled(TOPIC)
             and (AGAIN not in rig.decided.topics_by_name or rig.settled(AGAIN))
