@@ -48,6 +48,19 @@ def test_what_looked_wrong_once(seed: int, kinds: tuple[FaultKind, ...]) -> None
     assert outcome.problem is None, outcome
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        1061,  # everything healed while the controller was about to stop
+        1161,  # a broker sends a change of a setting a second time, and the first one arrives after the next change
+        2910,  # a follower begins its log at the leader's start offset just before a power failure
+    ],
+)
+def test_what_looked_wrong_with_faults_at_events(seed: int) -> None:
+    outcome = explore(seed)
+    assert outcome.problem is None, outcome
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("block", range(40))
 def test_nothing_acknowledged_is_lost_in_many_seeds(block: int) -> None:

@@ -336,13 +336,16 @@ class FaultyDisk(MemoryDisk):
 
 
 def durable_bytes(disk: FaultyDisk, path: str) -> int:
-    """Returns how many bytes of a file every power failure would keep; 0 if it could take the file's name. A file that
-    was renamed from `.swap`, the last step of a compaction, counts under that name: a start completes the step.
+    """Returns how many bytes of a file every power failure would keep; 0 if it could take the file's name."""
+    return _durable(disk._existing(path)).durable_bytes if has_durable_name(disk, path) else 0
+
+
+def has_durable_name(disk: FaultyDisk, path: str) -> bool:
+    """Returns whether every power failure would keep the name of a file. One that was renamed from `.swap`, the last
+    step of a compaction, counts under that name: a start completes the step.
     """
-    content = _durable(disk._existing(path))
-    sequence = content.name_sequence
-    is_kept = sequence not in disk._unsafe_names or disk._former_names.get(sequence) == f"{path}.swap"
-    return content.durable_bytes if is_kept else 0
+    sequence = _durable(disk._existing(path)).name_sequence
+    return sequence not in disk._unsafe_names or disk._former_names.get(sequence) == f"{path}.swap"
 
 
 NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from barnabas.replication.partition import Role
+from barnabas.simulation.faulty_disk import has_durable_name
 from barnabas.simulation.history import Violation
 from barnabas.simulation.log_comparison import Checkpoints, synced_end, wrong_log
-from barnabas.simulation.log_files import read_log, read_offsets
+from barnabas.simulation.log_files import LogFiles, read_log, read_offsets
 from barnabas.simulation.node import Node
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import SECOND_US
@@ -94,11 +96,12 @@ class StorageFiles:
                 with node.disk.without_effects():
                     files = read_log(node.disk, log.directory)
                 safe_end = synced_end(node.disk, files)
-                ends = (files.segments[-1].end_offset if files.segments else 0, safe_end)
-                current.kept[name] = LogRemains(log.topic_id, *ends, log.log_start_offset)
-                if log.config.flush_messages == _SYNCS_EACH_APPEND and safe_end < ends[0]:
+                end = files.segments[-1].end_offset if files.segments else 0
+                kept_end = 0 if _is_begun_anew(node, log, files) else safe_end
+                current.kept[name] = LogRemains(log.topic_id, end, kept_end, log.log_start_offset)
+                if log.config.flush_messages == _SYNCS_EACH_APPEND and safe_end < end:
                     where = f"{name} on {node.name}"
-                    raise Violation(f"{where} has flush.messages=1, ends at {ends[0]} and is synced to {safe_end}")
+                    raise Violation(f"{where} has flush.messages=1, ends at {end} and is synced to {safe_end}")
         except Violation as found:
             self._found_at_an_end.append(found)
 
@@ -124,6 +127,16 @@ def _logs(node: Node) -> list[tuple[str, Log]]:
     logs, offline = node.broker.logs, node.broker.logs.offline_directories
     found = ((log.directory.rpartition("/"), log) for log in logs)
     return [(name, log) for (root, _, name), log in found if root not in offline and node.disk.is_dir(log.directory)]
+
+
+def _is_begun_anew(node: Node, log: Log, files: LogFiles) -> bool:
+    """Returns whether a follower has begun its log at the leader's start offset, in a file that a power failure can
+    take: then it begins again after the power failure, with an empty log.
+    """
+    assert node.broker is not None
+    replica = node.broker.replicas.find(*log.topic_partition)
+    is_follower = replica is not None and replica.role is Role.FOLLOWER
+    return is_follower and bool(files.segments) and not has_durable_name(node.disk, files.segments[0].path)
 
 
 def _check_kept(node: Node, name: str, log: Log, kept: LogRemains, *, is_crash: bool) -> None:
