@@ -75,7 +75,7 @@ def epochs_are_not_truncated(patch: Patch) -> None:
 
 
 def torn_indexes_are_trusted(patch: Patch) -> None:
-    patch.setattr(recovery, "are_indexes_sound", lambda disk, segment: True)
+    patch.setattr(recovery, "are_indexes_complete", lambda disk, segment: True)
 
 
 def every_stop_is_taken_for_a_clean_one(patch: Patch) -> None:
