@@ -28,7 +28,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from barnabas.protocol.peer_security import ChannelSecurity
+from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
 from barnabas.protocol.sasl.logins import Login
 from barnabas.simulation.node import Node
 from barnabas.simulation.scenario import Settings, run
@@ -45,11 +45,16 @@ from barnabas.simulation.worlds.replicated import (
 
 PASSWORD: Final = "node-marker-Secret"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = ("PLAIN", *SCRAM, "OAUTHBEARER")
+MECHANISMS: Final = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
+NONE: Final = "none"
 #: Tokens, and so sessions, of three seconds; the machines' clocks differ.
 UNSECURED: Final = (
     'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="node" '
     'unsecuredLoginLifetimeSeconds="3" unsecuredValidatorAllowableClockSkewMs="2000";'
+)
+KEYS: Final = (
+    'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/keys" principal="*" '
+    'serviceName="kafka";'
 )
 ALICE: Final = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "alice-Secret"))
 
@@ -58,20 +63,29 @@ def _properties(controllers: str = "PLAIN", brokers: str | None = None, **more: 
     """Returns the properties of nodes that log in by these mechanisms to controllers and to brokers."""
     brokers = brokers or ("OAUTHBEARER" if controllers == "OAUTHBEARER" else "PLAIN")
     users = f' user_node="{PASSWORD}" user_alice="alice-Secret";'
+    used = [mechanism for mechanism in (controllers, brokers) if mechanism != NONE]
     found = {
-        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": ",".join({"PLAIN": None, "SCRAM-SHA-512": None, controllers: None, brokers: None}),
-        "sasl.mechanism.inter.broker.protocol": brokers,
-        "sasl.mechanism.controller.protocol": controllers,
+        "listener.security.protocol.map": f"CONTROLLER:{_protocol(controllers)},PLAINTEXT:{_protocol(brokers)}",
+        "sasl.enabled.mechanisms": ",".join(dict.fromkeys(["PLAIN", "SCRAM-SHA-512", *used])),
     }
+    if controllers != NONE:
+        found["sasl.mechanism.controller.protocol"] = controllers
+    if brokers != NONE:
+        found["sasl.mechanism.inter.broker.protocol"] = brokers
     for listener in ("plaintext", "controller"):
         prefix = f"listener.name.{listener}"
         found[f"{prefix}.plain.sasl.jaas.config"] = jaas("node", PASSWORD).rstrip(";") + users
         for mechanism in SCRAM:
             found[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = jaas("node", PASSWORD, mechanism)
-        if "OAUTHBEARER" in (controllers, brokers):
+        if "OAUTHBEARER" in used:
             found[f"{prefix}.oauthbearer.sasl.jaas.config"] = UNSECURED
+        if "GSSAPI" in used:
+            found[f"{prefix}.gssapi.sasl.jaas.config"] = KEYS
     return found | more
+
+
+def _protocol(mechanism: str) -> str:
+    return "PLAINTEXT" if mechanism == NONE else "SASL_PLAINTEXT"
 
 
 def _write_and_read(cluster: Replicated, value: bytes) -> None:
@@ -100,10 +114,9 @@ def _broker(node: Node) -> Broker:
 class Secured(Replicated):
     """A cluster whose nodes and clients log in."""
 
-    security = ALICE
-
-    def __init__(self, controllers: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, controllers: int, properties: Mapping[str, str], security: ChannelSecurity = ALICE) -> None:
         self.bootstrap = _formatted()
+        self.security = security
         super().__init__(controllers=controllers, **properties)  # type: ignore[arg-type]
 
 
@@ -115,13 +128,8 @@ def _principals(cluster: Replicated) -> set[str]:
     return {end._connection.principal for node in cluster.cluster.nodes.values() for end in node._open}
 
 
-@pytest.mark.parametrize("controllers", [1, 3])
-@pytest.mark.parametrize(("at_controllers", "at_brokers"), list(product(MECHANISMS, MECHANISMS)))
-def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(
-    controllers: int, at_controllers: str, at_brokers: str
-) -> None:
-    """Guard S21."""
-    cluster = Secured(controllers, _properties(at_controllers, at_brokers))
+def _starts_cold(cluster: Replicated) -> None:
+    """Asserts that a cluster whose nodes all die serves again, and that what was written is there."""
     cluster.create_topic("orders", [[1, 2, 3]])
     _write_and_read(cluster, b"first")
     nodes = cluster.cluster.nodes
@@ -133,8 +141,33 @@ def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(
     # The client waits before it connects again.
     cluster.run_for(1_000)
     _write_and_read(cluster, b"second")
-    assert {"User:node", "User:alice"} >= _principals(cluster) - {"User:ANONYMOUS"}
+    assert _principals(cluster) <= {"User:node", "User:alice", "User:ANONYMOUS"}
     assert "User:node" in _principals(cluster)
+
+
+@pytest.mark.parametrize("controllers", [1, 3])
+@pytest.mark.parametrize(("at_controllers", "at_brokers"), list(product(MECHANISMS, MECHANISMS)))
+def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(
+    controllers: int, at_controllers: str, at_brokers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guard S21."""
+    monkeypatch.setattr("barnabas.simulation.machine.NoKerberos", MemoryKerberos)
+    _starts_cold(Secured(controllers, _properties(at_controllers, at_brokers)))
+
+
+@pytest.mark.parametrize("controllers", [1, 3])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("is_at_brokers", [False, True])
+def test_a_cluster_starts_cold_with_a_log_in_on_one_listener(
+    controllers: int, mechanism: str, is_at_brokers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guard S21. tests/system/test_cold_starts.py has certificates on the other listener."""
+    monkeypatch.setattr("barnabas.simulation.machine.NoKerberos", MemoryKerberos)
+    if is_at_brokers:
+        cluster = Secured(controllers, _properties(NONE, mechanism))
+    else:
+        cluster = Secured(controllers, _properties(mechanism, NONE), PLAINTEXT)
+    _starts_cold(cluster)
 
 
 def test_scram_among_controllers_needs_credentials_from_the_format() -> None:
@@ -154,20 +187,7 @@ def test_scram_among_controllers_needs_credentials_from_the_format() -> None:
 @pytest.mark.parametrize("controllers", [1, 3])
 def test_a_cluster_whose_nodes_log_in_by_kerberos(controllers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.simulation.machine.NoKerberos", MemoryKerberos)
-    entry = (
-        'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/keys" principal="*" '
-        'serviceName="kafka";'
-    )
-    properties = _properties(
-        "GSSAPI",
-        **{
-            "sasl.enabled.mechanisms": "PLAIN,GSSAPI",
-            "sasl.mechanism.inter.broker.protocol": "GSSAPI",
-            "listener.name.plaintext.gssapi.sasl.jaas.config": entry,
-            "listener.name.controller.gssapi.sasl.jaas.config": entry,
-            "connections.max.reauth.ms": "3000",
-        },
-    )
+    properties = _properties("GSSAPI", "GSSAPI", **{"connections.max.reauth.ms": "3000"})
     cluster = Secured(controllers, properties)
     cluster.create_topic("orders", [[1, 2, 3]])
     for number in range(10):
