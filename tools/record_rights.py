@@ -14,13 +14,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support import rights_matrix
 from tests.support.logged_in import LoggedIn
-from tests.support.rights_matrix import BROKER, CONTROLLER, NAME, RESOURCES, USER, Probe, State
+from tests.support.rights_matrix import BROKER, CONTROLLER, NAME, RESOURCES, USER, Cluster, Probe, State
 
 import kafka_jars
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -28,6 +27,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
 from barnabas.protocol.sasl.logins import Login
@@ -62,22 +62,24 @@ class Recorder:
                 "super.users": "User:node;User:admin",
                 "auto.create.topics.enable": "false",
                 "delegation.token.secret.key": "the-secret-of-tokens",
+                # The records of the probes are old.
+                "log.retention.ms": "-1",
                 "offsets.topic.num.partitions": "1",
                 "transaction.state.log.num.partitions": "1",
             },
         )
 
-    def record(self) -> dict[str, dict[str, Any]]:
+    def record(self) -> dict[str, dict[str, bytes]]:
         with self.server:
             self._prepare()
-            outcomes: dict[str, dict[str, Any]] = {}
+            answers: dict[str, dict[str, bytes]] = {}
             self._users: dict[str, LoggedIn] = {}
             for state in rights_matrix.states():
                 self._set(state)
                 for probe in rights_matrix.probes():
-                    outcomes.setdefault(rights_matrix.title(probe), {})[state.name] = self._outcome(probe)
+                    answers.setdefault(rights_matrix.title(probe), {})[state.name] = self._answer(probe)
                 print(state.name, flush=True)
-        return outcomes
+        return answers
 
     def _prepare(self) -> None:
         """Makes the topic and the group that the requests name, and wakes the coordinators."""
@@ -88,7 +90,12 @@ class Recorder:
             while admin.call(FindCoordinatorRequest(key=NAME, key_type=kind), 3, FindCoordinatorResponse).error_code:
                 time.sleep(0.3)
         found = admin.call(MetadataRequest(topics=None), 12, MetadataResponse)
-        self._topic_id = next(row.topic_id for row in found.topics if row.name == NAME)
+        topic_id = next(row.topic_id for row in found.topics if row.name == NAME)
+        waking = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
+        while admin.call(waking, 5, InitProducerIdResponse).error_code:
+            time.sleep(0.3)
+        own = {str(found.cluster_id): "CLUSTER", "127.0.0.1": "HOST", str(self.server.data_dir): "DIRECTORY"}
+        self._cluster = Cluster(topic_id, own, {self.port, self.controller_port})
 
     def _set(self, state: State) -> None:
         """Replaces the rules by those of a state, and waits until both listeners apply them."""
@@ -139,21 +146,15 @@ class Recorder:
         found = connection.call(every, 3, DescribeAclsResponse)
         return {(row.resource_type, acl.operation, acl.permission_type) for row in found.resources for acl in row.acls}
 
-    def _outcome(self, probe: Probe) -> Any:
+    def _answer(self, probe: Probe) -> bytes:
         port = self.port if probe.listener == BROKER else self.controller_port
         assert probe.listener in (BROKER, CONTROLLER)
         connection = self._users.get(probe.listener)
         if connection is None:
             connection = self._users[probe.listener] = _connected(port, "alice")
-        try:
-            response = connection.ask(probe.make(self._topic_id), probe.version)
-        except TimeoutError:
-            del self._users[probe.listener]
-            return "no answer"
-        if response is None:
-            del self._users[probe.listener]
-            return "closed"
-        return rights_matrix.outcome(probe, response, self._topic_id)
+        answer = connection.answer(probe.make(self._cluster.topic_id), probe.version)
+        assert answer is not None, f"{rights_matrix.title(probe)}: the connection ended"
+        return rights_matrix.leveled(probe, answer, self._cluster)
 
 
 def main() -> None:
@@ -161,15 +162,16 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="only print what would change")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = Recorder(Path(folder)).record()
+        answers = Recorder(Path(folder)).record()
     if not options.check:
-        rights_matrix.save(outcomes)
+        rights_matrix.save(answers)
         return
     known = rights_matrix.load()
-    for name, by_state in outcomes.items():
-        for state, value in by_state.items():
-            if known.get(name, {}).get(state) != value:
-                print(f"{name}, {state}: {known.get(name, {}).get(state)} is now {value}")
+    for name, by_state in answers.items():
+        for state, answer in by_state.items():
+            before = known.get(name, {}).get(state)
+            if before != answer:
+                print(f"{name}, {state}: {None if before is None else before.hex()} is now {answer.hex()}")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,16 @@ class LoggedIn:
 
     def ask(self, request: Message, version: int) -> Message | None:
         """Sends a request. Returns the response; None if the connection ends instead."""
+        answer = self.answer(request, version)
+        if answer is None:
+            return None
+        key = type(request).API_KEY
+        assert key is not None, "a request"
+        position = 1 if response_header_version(key, version) else 0
+        return codec.decode(response_class(key), version, answer, position)[0]
+
+    def answer(self, request: Message, version: int) -> bytes | None:
+        """Sends a request. Returns the bytes of the answer after its correlation id; None if the connection ends."""
         key = type(request).API_KEY
         assert key is not None, "a request"
         self._count += 1
@@ -52,9 +62,7 @@ class LoggedIn:
         head = self._read(4)
         if len(head) < 4:
             return None
-        data = self._read(int.from_bytes(head, "big"))
-        position = 4 + (1 if response_header_version(key, version) else 0)
-        return codec.decode(response_class(key), version, data, position)[0]
+        return self._read(int.from_bytes(head, "big"))[4:]
 
     def _read(self, size: int) -> bytes:
         """Returns so many bytes, or fewer if the connection ends."""

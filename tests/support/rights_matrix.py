@@ -1,16 +1,17 @@
 """The matrix of rights: each API asked with no right, with each single right, and with all rights but one that is
-denied. The responses of Apache Kafka 4.1.0 are recorded (`tools/record_rights.py`), ours are compared with them.
+denied. The answers of Apache Kafka 4.1.0 are recorded (`tools/record_rights.py`), ours are compared with them.
 
-A probe is one request. Its outcome is "served" if the response has no error of authorization, else the response itself;
-of lists and of authorized operations it is always what the response shows. What differs between two clusters is left
-out: times to pause, ids of topics, and the texts of whole requests.
+A probe is one request. Its answer is kept as bytes, those after the correlation id. `leveled` has replaced what two
+clusters cannot have in common: times, addresses, ids, directories and sizes of disks, and the text in which Kafka
+repeats a request. Bytes are replaced by decoding, and encoding again: it is an error if an answer is not the same bytes
+after both, so nothing else is lost.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from tests.support.asking_requests import AUTHORIZATION_CODES, NAME, asking_requ
 from barnabas.metadata.acls import CLUSTER_NAME, AclOperation, AclPermission, AclResource
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
-from barnabas.protocol.kafka_json import to_json_object
+from barnabas.protocol.header import response_header_version
 from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.metadata import MetadataResponse
@@ -61,13 +62,13 @@ _OF_TOKENS: Final = {
 _REFUSALS: Final = AUTHORIZATION_CODES | {64, 65}
 #: APIs whose topic must not exist, because they would delete it if they are allowed to.
 _OF_ABSENT: Final = frozenset({"delete_topics"})
-#: APIs whose lists are compared: the array's field, and the field of the name in its elements.
-_LISTS: Final = {
-    "list_groups": ("groups", "group_id"),
-    "metadata-all": ("topics", "name"),
-    "pages-all": ("topics", "name"),
-}
-_TOPIC_ID: Final = b"\xaa" * 16
+#: The ids that `leveled` writes for the topic of the probes and for others.
+_TOPIC_ID, _OTHER_ID = b"\xaa" * 16, b"\xbb" * 16
+#: The beginning of a text in which Kafka repeats the request, and what such a text is here.
+_REPEATED: Final = "Request Request("
+_REFUSED: Final = "Cluster authorization failed."
+#: Numbers that depend on the clock, the disk, or on how many ids were given away.
+_OWN_NUMBERS: Final = frozenset({"last_timestamp", "total_bytes", "usable_bytes", "producer_id"})
 
 
 class Rule(NamedTuple):
@@ -173,46 +174,66 @@ def _asking(key: int, version: int, api: str) -> Callable[[bytes], Message]:
     return make
 
 
-def outcome(probe: Probe, response: Message, topic_id: bytes) -> Any:
-    """Returns the outcome of a probe as a JSON value."""
-    if probe.name in _LISTS:
-        array, name = _LISTS[probe.name]
-        return sorted(getattr(row, name) for row in getattr(response, array) if not getattr(row, name).startswith("__"))
-    if probe.name == "metadata-operations":
-        return [row.topic_authorized_operations for row in response.topics]  # type: ignore[attr-defined]
-    if probe.name == "cluster-operations":
-        return response.cluster_authorized_operations  # type: ignore[attr-defined]
-    if probe.name == "group-operations":
-        return [row.authorized_operations for row in response.groups]  # type: ignore[attr-defined]
-    if not _REFUSALS & set(codes_in(response)):
-        return "served"
-    _level(response, topic_id)
+class Cluster(NamedTuple):
+    """The values that are a cluster's own."""
+
+    topic_id: bytes
+    #: Texts that `leveled` replaces, such as the cluster's id.
+    texts: Mapping[str, str]
+    ports: Collection[int]
+
+
+def leveled(probe: Probe, answer: bytes, cluster: Cluster) -> bytes:
+    """Returns the bytes of an answer without what is a cluster's own."""
+    position = 1 if response_header_version(probe.key, probe.version) else 0
+    response, _ = codec.decode(response_class(probe.key), probe.version, answer, position)
+    again = bytes(codec.encode(response, probe.version))
+    assert again == answer[position:], f"{title(probe)}: {answer.hex()} is {again.hex()} when it is encoded again"
+    _level(response, cluster)
     if isinstance(response, MetadataResponse):
-        response.brokers, response.cluster_id = [], None
-    decoded, _ = codec.decode(response_class(probe.key), probe.version, codec.encode(response, probe.version))
-    return to_json_object(decoded, probe.version)
+        # Kafka lists all topics in the order of a hash table.
+        response.topics.sort(key=lambda row: row.name or "")
+    return answer[:position] + bytes(codec.encode(response, probe.version))
 
 
-def _level(struct: Any, topic_id: bytes) -> None:
-    """Sets the fields in which two clusters differ to the same values."""
+def is_served(probe: Probe, answer: bytes) -> bool:
+    """Returns whether an answer has no error of authorization."""
+    return not _REFUSALS & set(codes_in(decoded(probe, answer)))
+
+
+def decoded(probe: Probe, answer: bytes) -> Message:
+    position = 1 if response_header_version(probe.key, probe.version) else 0
+    return codec.decode(response_class(probe.key), probe.version, answer, position)[0]
+
+
+def _level(struct: Any, cluster: Cluster) -> None:
     for field in struct.FIELDS:
         value = getattr(struct, field.attribute)
-        if field.attribute == "throttle_time_ms":
-            setattr(struct, field.attribute, 0)
-        elif value == topic_id and field.element_type == "uuid":
-            setattr(struct, field.attribute, _TOPIC_ID)
-        elif field.attribute == "error_message" and value is not None and value.startswith("Request Request("):
-            setattr(struct, field.attribute, REQUEST_TEXT)
-        elif isinstance(value, list):
+        if isinstance(value, list):
             for each in value:
                 if isinstance(each, Struct):
-                    _level(each, topic_id)
+                    _level(each, cluster)
         elif isinstance(value, Struct):
-            _level(value, topic_id)
+            _level(value, cluster)
+        elif value is not None:
+            setattr(struct, field.attribute, _leveled_value(field.attribute, field.element_type, value, cluster))
 
 
-#: The message of a refusal in which Kafka repeats the request.
-REQUEST_TEXT: Final = "the request"
+def _leveled_value(attribute: str, kind: str, value: Any, cluster: Cluster) -> Any:
+    if attribute == "throttle_time_ms":
+        return 0
+    if attribute in _OWN_NUMBERS:
+        return min(value, 0)
+    if attribute == "port":
+        return 1 if value in cluster.ports else value
+    if kind == "uuid" and any(value):
+        return _TOPIC_ID if value == cluster.topic_id else _OTHER_ID
+    if kind == "string":
+        if value.startswith(_REPEATED):
+            return _REFUSED
+        for own, common in cluster.texts.items():
+            value = value.replace(own, common)
+    return value
 
 
 def commit() -> OffsetCommitRequest:
@@ -222,26 +243,41 @@ def commit() -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=NAME, topics=[topic])
 
 
-def save(outcomes: dict[str, dict[str, Any]]) -> None:
-    """Writes outcomes by probe and state. Equal outcomes of a probe are written once, with their states."""
+def save(answers: dict[str, dict[str, bytes]]) -> None:
+    """Writes answers by probe and state. Equal answers to a probe are written once, with their states."""
     rows = []
-    for name, by_state in outcomes.items():
+    for name, by_state in answers.items():
         groups: dict[str, list[str]] = {}
-        for state, value in by_state.items():
-            groups.setdefault(json.dumps(value, sort_keys=True), []).append(state)
-        rows.append({"probe": name, "outcomes": [[json.loads(text), found] for text, found in groups.items()]})
+        for state, answer in by_state.items():
+            groups.setdefault(answer.hex(), []).append(state)
+        rows.append({"probe": name, "answers": list(groups.items())})
     with RECORDING.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
         file.write(json.dumps(rows, indent=0).encode())
 
 
-def load() -> dict[str, dict[str, Any]]:
+def load() -> dict[str, dict[str, bytes]]:
     with gzip.open(RECORDING, "rt") as file:
         rows = json.load(file)
-    return {row["probe"]: {state: value for value, found in row["outcomes"] for state in found} for row in rows}
+    return {
+        row["probe"]: {state: bytes.fromhex(text) for text, found in row["answers"] for state in found} for row in rows
+    }
 
 
 def title(probe: Probe) -> str:
     return f"{probe.listener} {probe.name} v{probe.version}"
 
 
-__all__ = ["NAME", "Probe", "Rule", "State", "load", "outcome", "probes", "save", "states", "title"]
+__all__ = [
+    "NAME",
+    "Cluster",
+    "Probe",
+    "Rule",
+    "State",
+    "is_served",
+    "leveled",
+    "load",
+    "probes",
+    "save",
+    "states",
+    "title",
+]

@@ -155,6 +155,10 @@ class WiredClient:
 
     def received(self) -> list[tuple[int, Message]]:
         """Returns (correlation id, response) of all answers that have arrived."""
+        return [self._decode(frame) for frame in self.received_frames()]
+
+    def received_frames(self) -> list[bytes]:
+        """Returns all answers that have arrived, each from its correlation id on."""
         data = memoryview(self.link.take())
         answers = []
         while len(data):
@@ -164,28 +168,40 @@ class WiredClient:
             self._frames.received(count)
             data = data[count:]
             while (frame := self._frames.next_frame()) is not None:
-                answers.append(self._decode(frame))
+                # A frame is valid only until the next one is read.
+                answers.append(bytes(frame))
         return answers
 
-    def _decode(self, frame: memoryview) -> tuple[int, Message]:
+    def _decode(self, frame: bytes) -> tuple[int, Message]:
         correlation_id = int.from_bytes(frame[:4], "big")
         api_key, version = self._requested.pop(correlation_id)
         header_version = response_header_version(api_key, version)
         _, position = codec.decode(ResponseHeader, header_version, frame)
         cls = response_class(api_key)
-        # The decoded response can point into the frame, which is valid only until the next one is read.
-        response, end = codec.decode(cls, version, bytes(frame), position)
+        response, end = codec.decode(cls, version, frame, position)
         assert end == len(frame), "bytes after the response"
         return correlation_id, response
 
     def call(self, request: Message, version: int, response_type: type[M], *, within_ms: int = 5_000) -> M:
         """Sends a request, lets virtual time pass until the answer arrives, and decodes it."""
         sent = self.send(request, version)
+        correlation_id, response = self._decode(self._first_frame(request, within_ms))
+        assert correlation_id == sent
+        assert isinstance(response, response_type)
+        return response
+
+    def answer(self, request: Message, version: int, *, within_ms: int = 5_000) -> bytes:
+        """Sends a request, and returns the bytes of its answer after the correlation id."""
+        sent = self.send(request, version)
+        frame = self._first_frame(request, within_ms)
+        assert int.from_bytes(frame[:4], "big") == sent
+        del self._requested[sent]
+        return frame[4:]
+
+    def _first_frame(self, request: Message, within_ms: int) -> bytes:
         for _ in range(within_ms // 10 + 1):
-            for correlation_id, response in self.received():
-                assert correlation_id == sent
-                assert isinstance(response, response_type)
-                return response
+            if frames := self.received_frames():
+                return frames[0]
             assert not self.core.is_closed, self._wired.closes.causes
             self._wired.host.time.run_for(10)
         raise AssertionError(f"no answer to {type(request).__name__} within {within_ms} ms")

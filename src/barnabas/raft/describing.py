@@ -13,6 +13,7 @@ from barnabas.raft.quorum import Leader
 _NOT_LEADER = (
     "For requests intended only for the leader, this error indicates that the broker is not the current leader."
 )
+_UNKNOWN = "This server does not host this topic-partition."
 
 
 def describe_quorum(core: Core, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -59,7 +60,9 @@ def _refused(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
                 topic_name=topic.topic_name,
                 partitions=[
                     DescribeQuorumResponse.PartitionData(
-                        partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message=_UNKNOWN,
                     )
                     for partition in topic.partitions
                 ],

@@ -95,7 +95,7 @@ def test_producer_ids_come_in_blocks(world: NodeWorld) -> None:
     blocks: list[tuple[int, int, ErrorCode]] = []
     for epoch in (world.epoch, world.epoch, world.epoch + 1):
         world.controller.allocate_producer_ids(1, epoch, lambda *block: blocks.append(block))
-    assert blocks == [(0, 1000, ErrorCode.NONE), (1000, 1000, ErrorCode.NONE), (-1, 0, ErrorCode.STALE_BROKER_EPOCH)]
+    assert blocks == [(0, 1000, ErrorCode.NONE), (1000, 1000, ErrorCode.NONE), (0, 0, ErrorCode.STALE_BROKER_EPOCH)]
 
 
 # Sessions
@@ -403,7 +403,7 @@ def test_an_inactive_controller_says_so() -> None:
     assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", SET, "5")) == (ErrorCode.NOT_CONTROLLER, None)
     blocks: list[tuple[int, int, ErrorCode]] = []
     world.controller.allocate_producer_ids(1, 1, lambda *block: blocks.append(block))
-    assert blocks == [(-1, 0, ErrorCode.NOT_CONTROLLER)]
+    assert blocks == [(0, 0, ErrorCode.NOT_CONTROLLER)]
     answers: list[AlterPartitionResponse] = []
     world.controller.alter_partition(AlterPartitionRequest(broker_id=1), answers.append)
     assert [answer.error_code for answer in answers] == [ErrorCode.NOT_CONTROLLER]

@@ -111,6 +111,7 @@ def test_one_fault_fails_all_updates(world: ControllerWorld) -> None:
         ((GROUP_VERSION, -1, SAFE), "A feature version cannot be less than 0."),
         ((METADATA_VERSION, 6, SAFE), "Local controller 1 only supports versions 7-27"),
         (("kraft.version", 0, SAFE), "Can't downgrade the version of this feature."),
+        (("no.such.version", 0, UPGRADE), "Feature no.such.version not found."),
     ],
 )  # fmt: skip
 def test_refusals(world: ControllerWorld, update: tuple[str, int, int], reason: str) -> None:

@@ -530,13 +530,13 @@ def test_producer_ids_are_given_once(cluster: Cluster) -> None:
     cluster.tree.set(paths.PRODUCER_ID_BLOCK, b'{"version":1,"broker":9,"block_start":"5000","block_end":"5999"}')
     cluster.controller.allocate_producer_ids(1, cluster.brokers[1].epoch, reply)
     cluster.settle()
-    assert given[2] == (-1, 0, ErrorCode.NOT_CONTROLLER)
+    assert given[2] == (0, 0, ErrorCode.NOT_CONTROLLER)
     cluster.controller.allocate_producer_ids(1, cluster.brokers[1].epoch, reply)
     cluster.controller.allocate_producer_ids(1, 3, reply)
     cluster.settle()
     assert given[3:] in (
-        [(6000, 1000, ErrorCode.NONE), (-1, 0, ErrorCode.STALE_BROKER_EPOCH)],
-        [(-1, 0, ErrorCode.STALE_BROKER_EPOCH), (6000, 1000, ErrorCode.NONE)],
+        [(6000, 1000, ErrorCode.NONE), (0, 0, ErrorCode.STALE_BROKER_EPOCH)],
+        [(0, 0, ErrorCode.STALE_BROKER_EPOCH), (6000, 1000, ErrorCode.NONE)],
     )
 
 

@@ -306,12 +306,12 @@ class Controller:
             self._require_active()
             result = producer_ids.allocate(self.proposals.view(), broker_id, broker_epoch)
         except RequestFailed as error:
-            reply(-1, 0, error.code)
+            reply(0, 0, error.code)
             return
         self.proposals.propose(
             result,
             lambda block: reply(block.first_id, block.length, ErrorCode.NONE),
-            lambda code: reply(-1, 0, code),
+            lambda code: reply(0, 0, code),
         )
 
     # Brokers.

@@ -18,7 +18,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.requests.feature_requests import UpgradeType, failed, upgrade_type_of
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import MIN_ISR, ControllerView
-from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES
+from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES, UNSERVED_FEATURES
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, METADATA_VERSION
 from barnabas.metadata.registrations import FeatureRange
 from barnabas.metadata.versions import V_3_7_IV0, metadata_changes_between
@@ -28,6 +28,8 @@ from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, Up
 _Update = UpdateFeaturesRequest.FeatureUpdateKey
 _FAILED: Final = "The update failed for all features since the following feature had an error: "
 _DISABLED: Final = (0, 0)
+#: The features that can be turned off; Kafka 4.1 knows those of Streams as well.
+_KNOWN: Final = frozenset({feature.name for feature in SUPPORTED_FEATURES} | UNSERVED_FEATURES | {"streams.version"})
 
 
 def update_features(
@@ -130,6 +132,8 @@ def _kraft_version(update: _Update, upgrade_type: int, current: int, proposed: M
 
 def _other_feature(update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]) -> str | None:
     level = update.max_version_level
+    if update.feature not in _KNOWN:
+        return f"Feature {update.feature} not found."
     for needed, needed_level in DEPENDENCIES.get((update.feature, level), ()):
         if proposed.get(needed, 0) < needed_level:
             return f"{update.feature} could not be set to {level} because it depends on {needed} level {needed_level}"

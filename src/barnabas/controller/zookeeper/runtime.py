@@ -215,7 +215,7 @@ class ZookeeperController:
         self.submit(
             lambda view: self._office().cluster.allocate(view, broker_id, broker_epoch),
             lambda block: reply(block.first_id, block.length, ErrorCode.NONE),
-            lambda code: reply(-1, 0, code),
+            lambda code: reply(0, 0, code),
         )
 
     def controlled_shutdown(self, request: ControlledShutdownRequest, reply: Reply[ControlledShutdownResponse]) -> None:
