@@ -1,4 +1,4 @@
-"""The tests of kafkajs 2.2.4, from a checkout with its packages installed, on three brokers as its tests expect them.
+"""The tests of kafkajs 2.2.4 from a clone of its repository (checkout_suites.py), on three brokers as they expect them.
 
 The brokers have the ports and users that testHelpers/ names. Tokens are unsecured ones, on a cluster of their
 own, as in the project's own runs. With BARNABAS_TARGET=kafka the brokers are those of Apache Kafka 4.1.0.
@@ -7,14 +7,15 @@ own, as in the project's own runs. With BARNABAS_TARGET=kafka the brokers are th
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from tests.clients.foreign_suites import Result, Results, junit_cases, run_or_raise
+from tests.clients.checkout_suites import KAFKAJS, sources
+from tests.clients.foreign_suites import Result, Results, cached, junit_cases, run_or_raise
 from tests.clients.toxiproxy import Toxiproxy
 from tests.support.apache_nodes import ApacheNode
 from tests.support.docker_commands import DockerCommands, write_tool
@@ -147,10 +148,10 @@ def _tokens() -> dict[str, str]:
     }
 
 
-def kafkajs(checkout: Path, folder: Path, cluster: KafkajsCluster, specs: Sequence[str] = ()) -> Results:
-    """Runs the tests of these files or folders of a checkout; by default, all that need brokers."""
-    if not (checkout / "node_modules").exists():
-        run_or_raise(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save"], checkout)
+def kafkajs(folder: Path, cluster: KafkajsCluster, specs: Sequence[str] = ()) -> Results:
+    """Runs the tests of these files or folders; by default, all that need brokers with the cluster's log-ins."""
+    checkout = _kafkajs_tests()
+    folder.mkdir(parents=True, exist_ok=True)
     has_tokens = "listener.name.login.oauthbearer.sasl.jaas.config" in cluster.nodes[0].settings
     environment = {
         **os.environ,
@@ -165,7 +166,6 @@ def kafkajs(checkout: Path, folder: Path, cluster: KafkajsCluster, specs: Sequen
         "JEST_JUNIT_TITLE": "{classname} {title}",
     }
     report = folder / "kafkajs.xml"
-    report.unlink(missing_ok=True)
     command = ["node_modules/.bin/jest", "--ci", "--runInBand", "--no-watchman", "--forceExit"]
     chosen = specs or (TOKEN_SPECS if has_tokens else SPECS)
     done = subprocess.run(
@@ -174,24 +174,25 @@ def kafkajs(checkout: Path, folder: Path, cluster: KafkajsCluster, specs: Sequen
     (folder / "kafkajs.log").write_text(done.stdout + done.stderr)
     if not report.exists():
         return {"the process": Result("failed", done.stdout[-2000:] + done.stderr[-2000:])}
-    return {name: _judged(name, result) for name, result in junit_cases(report)}
-
-
-def _judged(name: str, result: Result) -> Result:
-    """Returns the result; of a test that fails for a known reason, as one that is skipped."""
-    reason = next((reason for start, reason in FAILING.items() if name.startswith(start)), None)
-    return Result("skipped", reason) if reason is not None and result.outcome == "failed" else result
-
-
-def run(checkout: Path) -> Results:
-    """Runs all tests that need brokers, with passwords and then with tokens."""
-    found: dict[str, Any] = {}
-    for has_tokens in (False, True):
-        folder = Path(tempfile.mkdtemp(prefix="kafkajs-"))
-        cluster = KafkajsCluster(folder / "cluster", has_tokens=has_tokens)
-        try:
-            results = kafkajs(checkout, folder, cluster.start())
-        finally:
-            cluster.close()
-        found |= {f"{'tokens' if has_tokens else 'passwords'} {name}": result for name, result in results.items()}
+    found: dict[str, Result] = {}
+    for name, result in junit_cases(report):
+        # Some tests of a file have the same name: one that fails counts.
+        if name not in found or result.outcome == "failed":
+            found[name] = result
     return found
+
+
+def may_fail(name: str) -> bool:
+    return name.startswith(tuple(FAILING))
+
+
+def _kafkajs_tests() -> Path:
+    """Returns the folder of the sources with the packages that they need."""
+    if shutil.which("npm") is None:
+        raise RuntimeError("npm not found: run tools/install_system_deps.sh")
+
+    def build(target: Path) -> None:
+        made = sources(KAFKAJS, target / "kafkajs")
+        run_or_raise(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save"], made)
+
+    return cached("kafkajs", KAFKAJS.tag.encode(), build) / "kafkajs"
