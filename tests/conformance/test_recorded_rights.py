@@ -55,6 +55,8 @@ def _secured() -> SecuredBroker:
         **SECURED,
         delegation_token_secret_key="the-secret-of-tokens",
         log_retention_ms="-1",
+        # Kafka has no topic of this kind.
+        barnabas_cluster_events_enable="false",
         offsets_topic_num_partitions="1",
         transaction_state_log_num_partitions="1",
         transaction_state_log_replication_factor="1",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.process_nodes import until
 
 from barnabas.cli import entry
 from barnabas.testing import Cluster
@@ -61,6 +62,8 @@ def test_a_rule_is_added_explained_and_removed(
     code, out, _ = run(*question)
     assert (code, "allowed by the rule allow User:alice read topic:ord" in out) == (0, True)
     assert sees_orders(cluster)
+    # The first rule of a cluster creates the journal, a second later.
+    until("who added it", lambda: "\nthe rule was added by User:admin at 20" in run(*question)[1], TIMEOUT_S)
 
     assert run("acls", "add", "User:*", "describe", "topic:orders", "--deny")[0] == 0
     code, out, _ = run(*question)

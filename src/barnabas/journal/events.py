@@ -84,6 +84,11 @@ def makes_events(delta: MetadataDelta) -> bool:
     )
 
 
+def changes_rights(delta: MetadataDelta) -> bool:
+    """Returns whether a change gives or takes rights: the rules of the authorizer, credentials, delegation tokens."""
+    return bool(delta.changed_acls or delta.changed_credentials or delta.changed_tokens)
+
+
 def events_of(change: MetadataChange, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:
     """Yields (subject, event), nodes first, as they cause the others. `view` shows the image after the change."""
     whole = cause_of_change(change.cause, change.delta)

@@ -18,8 +18,8 @@ their lower 32 bits. If the controller keeps no journal, because it is a broker 
 it infers.
 
 The topic is created one second after the first change that needs an explanation (`_needs_explaining`): a cluster
-without failures has only its users' topics, as with Kafka, and the creation of the topic does not delay the failover
-itself. Its schema is in docs/explain.md.
+without failures and rules has only its users' topics, as with Kafka, and the creation of the topic does not delay the
+failover itself. Its schema is in docs/explain.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.controller.requests.view import ControllerView
 from barnabas.journal import inferred
 from barnabas.journal.event_record import record_of
-from barnabas.journal.events import Event, MetadataChange, events_of, makes_events
+from barnabas.journal.events import Event, MetadataChange, changes_rights, events_of, makes_events
 from barnabas.journal.partition_changes import changes_of, partition_before
 from barnabas.journal.replica_events import ReplicaEvents
 from barnabas.journal.self_reports import SelfReport
@@ -291,11 +291,14 @@ class Journal:
     # -- whether it is needed
 
     def _needs_explaining(self, change: MetadataChange) -> bool:
-        """Returns whether a broker was lost, or a partition of a user's topic changed its leader, ISR or replicas.
+        """Returns whether somebody changed rules, credentials or tokens, a broker was lost, or a partition of a user's
+        topic changed its leader, ISR or replicas.
 
-        False in a cluster of one broker: there the leaders only come and go with the broker.
+        In a cluster of one broker only the first counts: there the leaders only come and go with the broker.
         """
         delta = change.delta
+        if changes_rights(delta) and change.cause is not None and change.cause.event is not ControllerEvent.ACTIVATION:
+            return True
         if len(change.image.brokers) < 2:
             return False
         for broker_id, after in delta.changed_brokers.items():
