@@ -292,8 +292,12 @@ class TableUpdate:
         return found
 
     def _count_missed(self, rows: IntArray, before: States, after: States) -> None:
-        """Counts elections that no feed delivered: a leader epoch that advanced by n stands for n of them."""
-        missed = np.maximum(0, after.leader_epoch - before.leader_epoch - 1)
+        """Counts elections that no feed delivered: a leader epoch that advanced by n stands for n of them. The last one
+        is delivered if the leader is another one. One epoch of the same leader is no election: it has lost a replica.
+        """
+        advance = np.maximum(0, after.leader_epoch - before.leader_epoch)
+        is_seen = (before.leader != after.leader) | (advance == 1)
+        missed = np.maximum(0, advance - is_seen)
         for place in np.flatnonzero(missed).tolist():
             self._missed[int(rows[place])] = int(missed[place])
         self._table.missed_elections[rows] += missed

@@ -121,6 +121,14 @@ def test_elections_between_two_looks_are_counted() -> None:
     assert applied(table, look(partition("a-0", leader=3, epoch=5))).missed_elections.tolist() == [0]
 
 
+def test_elections_after_which_the_leader_is_the_same_are_all_missed() -> None:
+    table = table_of(A)
+    assert applied(table, look(replace(A, leader_epoch=1))).missed_elections.tolist() == [0], "it lost a replica"
+    assert applied(table, look(replace(A, leader_epoch=3))).missed_elections.tolist() == [2]
+    assert applied(table, look(replace(A, leader=2, leader_epoch=5))).missed_elections.tolist() == [1]
+    assert table.missed_elections[table.rows].tolist() == [3]
+
+
 def test_a_look_does_not_revert_what_an_exact_feed_delivered_and_heals_later() -> None:
     table = table_of(A)
     shrunk = replace(A, isr=(1, 2))
