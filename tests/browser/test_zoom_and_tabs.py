@@ -76,7 +76,7 @@ def test_a_dialog_at_200_percent_can_be_used(browser: Browser, console: RunningC
 
 def _open(console: RunningConsole) -> int:
     assert console.console is not None
-    return console.console.streams
+    return console.console.streams.open
 
 
 def _show(page: Page, *, is_shown: bool) -> None:

@@ -173,7 +173,7 @@ def test_a_tail_shows_what_is_written_masked_and_filtered(console: RunningConsol
         event, data = next(messages)
         assert (event, data["code"]) == ("problem", "filter")
     assert console.ask("tail", topic="nothing").code == "not-found"
-    console.until(lambda: console.console is not None and console.console.streams == 0, "the tails have ended", 15)
+    console.until(lambda: console.console is not None and console.console.streams.open == 0, "the tails have ended", 15)
 
 
 def test_a_tail_of_a_busy_topic_drops_and_counts(console: RunningConsole, producer: Producer) -> None:

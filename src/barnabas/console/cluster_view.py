@@ -111,6 +111,8 @@ class ClusterView:
     def envelope(self, data: object) -> dict[str, Any]:
         return {
             "version": self.table.version,
+            # A moment of the past has no stream that continues after an event.
+            "event": self.occurrences.last_id if self.at_ms is None else 0,
             "boot": self.boot,
             "now_ms": self.clock_ms(),
             "at_ms": self.at_ms,

@@ -7,6 +7,7 @@
     stale    the page must fetch its data again
     status   which brokers are silent, and since when
     reload   the page must fetch everything again
+    turn     the browser has too many streams: the page asks again after a pause, and this one continues
     bye      the session ended
 
 Changes are coalesced: a slow page gets the current state, not each state that it missed. A broker that comes or goes is
@@ -16,17 +17,18 @@ not delayed by that. No stream sends requests to a broker, so none waits for a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
 from barnabas.console.live_screens import SCREENS, LiveScreen, Message, OtherScreen, position_of
-from barnabas.console.problems import Problem
 from barnabas.console.screens import to_json
 from barnabas.console.security.rights import Role
 from barnabas.console.security.scope import Scope
+from barnabas.console.streams import PAUSE_MS
 from barnabas.console.visit import Handler, Visit
 from barnabas.console.watched import News
 
@@ -37,44 +39,67 @@ VOLUME_PAUSE_S: Final = 1.0
 _COMMENT_S: Final = 10.0
 #: The pause between two reports of ages, while a broker is silent.
 _AGES_S: Final = 5.0
-STREAMS_MAX: Final = 100
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The stream of one page, in one answer or in several turns."""
+
+    screen: LiveScreen
+    scope: Scope
+    status: _Status
+    after: str
+
+    def first(self) -> Iterator[Message]:
+        """Yields the messages with which the stream begins."""
+        cluster = self.screen.cluster
+        yield Message("hello", {"version": cluster.table.version, "boot": cluster.boot})
+        yield from self.screen.begin(position_of(self.after, cluster.boot))
 
 
 async def live(visit: Visit) -> Response:
-    console = visit.console
-    if console.streams >= STREAMS_MAX:
-        raise Problem("rate", f"this console already has {STREAMS_MAX} live pages", retry_s=5)
+    turn = visit.parameters.text("turn", "")
+    visit.console.streams.check_room(turn)
     screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.live, visit.parameters)
     after = visit.request.headers.get("last-event-id") or visit.parameters.text("after", "")
+    stream = _Stream(screen, visit.scope, _Status(screen), after)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(
-        _stream(visit, screen, after, visit.scope), media_type="text/event-stream", headers=headers
-    )
+    return StreamingResponse(_sent(visit, stream, turn), media_type="text/event-stream", headers=headers)
 
 
-async def _stream(visit: Visit, screen: LiveScreen, after: str, scope: Scope) -> AsyncIterator[bytes]:
-    cluster, watched, console = screen.cluster, screen.watched, visit.console
-    news = watched.news()
-    console.streams += 1
+async def _sent(visit: Visit, new: _Stream, turn: str) -> AsyncIterator[bytes]:
+    """Yields the messages of a stream: of the one that takes this turn, otherwise of a new one."""
+    console, left = visit.console, visit.console.streams.take(visit.session, turn)
+    stream = left if isinstance(left, _Stream) else new
+    screen = stream.screen
+    news = screen.watched.news()
+    connection = console.streams.connect(visit.session, news.hurry)
+    is_left = False
     try:
-        yield _event(Message("hello", {"version": cluster.table.version, "boot": cluster.boot}), screen)
-        for message in screen.begin(position_of(after, cluster.boot)):
-            yield _event(message, screen)
-        status = _Status(screen)
+        if stream is new:
+            for message in stream.first():
+                yield _event(message, screen)
         while not console.closing.is_set():
-            if not may_stay(visit, scope):
+            if not may_stay(visit, stream.scope):
                 yield _event(Message("bye", {"reason": "the session ended"}), screen)
                 return
             screen.screens.follow()
-            for message in (*status.news(), *screen.news()):
+            for message in (*stream.status.news(), *screen.news()):
                 yield _event(message, screen)
+            if connection is None or connection.is_wanted:
+                token = console.streams.leave(visit.session, stream, screen.end)
+                is_left = True
+                yield _event(Message("turn", {"turn": token, "pause_ms": PAUSE_MS}), screen)
+                return
             if not await _wait(news, console.closing, screen.pause_s):
                 yield b":\n\n"
         yield _event(Message("bye", {"reason": "the console stops"}), screen)
     finally:
-        console.streams -= 1
-        watched.ignore(news)
-        screen.end()
+        if connection is not None:
+            console.streams.close(connection)
+        screen.watched.ignore(news)
+        if not is_left:
+            screen.end()
 
 
 async def _wait(news: News, closing: asyncio.Event, pause_s: float) -> bool:

@@ -91,7 +91,7 @@ class DataScreen(LiveScreen):
 
     def begin(self, position: Position | None) -> list[Message]:
         self.watched.focus(self, self.rows())
-        if position is not None and position.version == self.cluster.table.version and self.cluster.is_filled:
+        if position is not None and self._is_present(position) and self.cluster.is_filled:
             self._state = self.screens.state_key()
             return []
         return self.news()
@@ -116,6 +116,10 @@ class DataScreen(LiveScreen):
         self._sent, self._sent_ms = body, now_ms
         self.watched.focus(self, self.rows())
         return [Message("data", self.cluster.envelope(data))]
+
+    def _is_present(self, position: Position) -> bool:
+        is_known = position.event_id in (None, self.cluster.occurrences.last_id)
+        return is_known and position.version == self.cluster.table.version
 
     def _is_of_volumes(self) -> bool:
         return is_of_volumes(self.screens, self.version) and self.event_id == self.cluster.occurrences.last_id
@@ -170,7 +174,8 @@ class MapScreen(LiveScreen):
             return []
         if changed is None:
             return [Message("reload", {"reason": "the page is too old"})]
-        return [self._cells(changed)] if len(changed) or self._nodes[1] else []
+        is_needed = len(changed) or self._nodes[1] or self._has_other_controller(position.version)
+        return [self._cells(changed)] if is_needed else []
 
     def news(self) -> list[Message]:
         if self.version == self.cluster.table.version and self._nodes == self._present_nodes():
@@ -211,6 +216,9 @@ class MapScreen(LiveScreen):
             rows.append(each.rows)
         places = np.unique(order.places[np.concatenate(rows)])
         return places[places >= 0].astype(np.uint32)
+
+    def _has_other_controller(self, version: int) -> bool:
+        return any(each.controller is not None for each in self.cluster.table.since(version) or ())
 
     def _cells(self, places: NDArray[np.uint32]) -> Message:
         table = self.cluster.table

@@ -26,6 +26,7 @@ from barnabas.console.security.rights import Role
 from barnabas.console.security.scope import EVERYTHING, Patterns, Scope
 from barnabas.console.security.sessions import Session, Sessions
 from barnabas.console.security.users import UsersFile
+from barnabas.console.streams import Streams
 from barnabas.console.target import Target
 from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.budget import SHARE
@@ -101,8 +102,7 @@ class Console:
         }
         #: Screens of users with patterns, by the screens of the whole cluster and the patterns.
         self._scoped: OrderedDict[tuple[int, Scope], ScopedLiveScreens] = OrderedDict()
-        #: The number of open live streams.
-        self.streams = 0
+        self.streams = Streams()
         self.workers = Workers()
         #: Live tails have workers of their own, because each keeps one until its page is closed.
         self.tails = Workers()

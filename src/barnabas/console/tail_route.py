@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from barnabas.console.live import STREAMS_MAX, may_stay
+from barnabas.console.live import may_stay
 from barnabas.console.messages.search import SearchQuestion
 from barnabas.console.messages.tail import Tail
 from barnabas.console.messages_routes import search_question
@@ -35,8 +35,7 @@ async def tail(visit: Visit) -> Response:
     question = search_question(visit.parameters)
     if not visit.scope.sees_topic(question.topic) or question.topic not in screens.cluster.table.topics.by_name:
         raise Problem("not-found", f"there is no topic {question.topic}")
-    if visit.console.streams >= STREAMS_MAX:
-        raise Problem("rate", f"this console already has {STREAMS_MAX} live pages", retry_s=5)
+    visit.console.streams.check_room()
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_stream(visit, question, visit.scope), media_type="text/event-stream", headers=headers)
 
@@ -44,7 +43,7 @@ async def tail(visit: Visit) -> Response:
 async def _stream(visit: Visit, question: SearchQuestion, scope: Scope) -> AsyncIterator[bytes]:
     console, cluster = visit.console, visit.live.watched
     question = replace(question, hidden=console.hidden_fields(cluster.name, question.topic))
-    console.streams += 1
+    connection = console.streams.connect_always(visit.session)
     try:
         async with console.tails.worker() as worker:
             tailing = Tail(cluster, worker, question, console.registries.get(cluster.name))
@@ -61,7 +60,7 @@ async def _stream(visit: Visit, question: SearchQuestion, scope: Scope) -> Async
     except Problem as problem:
         yield _event("problem", problem.to_json()["error"])
     finally:
-        console.streams -= 1
+        console.streams.close(connection)
 
 
 def _event(name: str, data: Any) -> bytes:

@@ -41,6 +41,11 @@ class News(asyncio.Event):
         super().__init__()
         self.urgent = asyncio.Event()
 
+    def hurry(self) -> None:
+        """Ends a wait now."""
+        self.set()
+        self.urgent.set()
+
 
 class WatchedCluster(ClusterView):
     def __init__(

@@ -218,6 +218,22 @@ def test_another_controller_is_on_the_map_when_no_cell_changes(
         assert (first["controller"], first["count"]) == (3, 0)
 
 
+def test_another_controller_is_on_the_map_that_was_not_seen_meanwhile(
+    console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    with console.live("map") as messages:
+        position, _, _ = next(messages)
+
+    def another(state: PhantomState) -> None:
+        state.controller = 3
+        state.report("pause", 2, "broker 2 did not run for 3 s")
+
+    phantom.change(another)
+    console.until(lambda: bool(console.get("overview")["controller"] == 3), "the console knows it")
+    with console.live("map", after=position) as messages:
+        assert [next(messages)[1] for _ in range(2)] == ["hello", "cells"]
+
+
 def test_a_map_that_applies_the_cells_of_its_stream_is_the_map_of_the_server(
     console: RunningConsole, phantom: PhantomCluster
 ) -> None:
@@ -371,8 +387,8 @@ def test_a_page_that_stays_away_holds_no_stream_open(console: RunningConsole) ->
     assert console.console is not None
     with console.live("overview") as messages:
         next(messages)
-        console.until(lambda: console.console is not None and console.console.streams == 1, "a stream is open")
-    console.until(lambda: console.console is not None and console.console.streams == 0, "no stream is open", 15)
+        console.until(lambda: console.console is not None and console.console.streams.open == 1, "a stream is open")
+    console.until(lambda: console.console is not None and console.console.streams.open == 0, "no stream is open", 15)
 
 
 def test_the_console_stops_while_pages_are_open(phantom: PhantomCluster) -> None:

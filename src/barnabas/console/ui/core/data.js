@@ -4,7 +4,7 @@ import { signal } from '@preact/signals';
 import { get } from './api.js';
 import { openStream } from './live.js';
 import { atMs } from './url.js';
-/** @import { Envelope, Event } from './types.js' */
+/** @import { Envelope } from './types.js' */
 /** @import { Params, ApiError } from './api.js' */
 /** @import { Handlers } from './live.js' */
 
@@ -25,7 +25,7 @@ export function serverNow() {
   return Date.now() + clocks.value.ahead;
 }
 
-/** @typedef {{screen?: string, live?: Params, onEvents?: (events: Event[]) => void, isStill?: boolean, isOfStates?: boolean}} Options */
+/** @typedef {{screen?: string, live?: Params, isStill?: boolean, isOfStates?: boolean}} Options */
 
 /**
  * Fetches a route, and again when it changes. An old answer stays until the new one is there.
@@ -78,11 +78,11 @@ export function useRoute(route, params, options = {}) {
     /** @param {Envelope<T>} envelope */
     const follow = (envelope) => {
       const again = throttled(load);
-      return openStream(screen ?? '', { ...params, ...options.live }, `${envelope.boot}.${envelope.version}`, {
+      return openStream(screen ?? '', { ...params, ...options.live }, `${envelope.boot}.${envelope.version}.${envelope.event}`, {
         onData: keep,
         onStale: (what) => (options.isOfStates && what.volumes ? undefined : again()),
         onReload: load,
-        onEvents: options.onEvents,
+        onEvents: again,
       });
     };
     void load();

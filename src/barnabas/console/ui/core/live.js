@@ -1,13 +1,14 @@
-// The live stream: one for each visible tab. A hidden tab has none; it resumes where it was when it is seen again.
+// The live stream: one for each visible tab. A hidden tab has none; it resumes where it was when it is seen again. If the
+// browser has many tabs, the server ends some streams at once, and this asks for their next turn after a pause.
 import { signal } from '@preact/signals';
 import { address, loadSession } from './api.js';
 /** @import { Params } from './api.js' */
-/** @import { Event, Silent } from './types.js' */
+/** @import { Silent } from './types.js' */
 
 /** @typedef {{problem: string|null, silent: Silent[], known_ms: number|null, controller: number, version: number,
  *   recording: boolean}} Status */
 /** @typedef {{onData?: (envelope: any) => void, onStale?: (what: {volumes: boolean}) => void,
- *   onCells?: (cells: any) => void, onEvents?: (events: Event[]) => void, onReload?: () => void}} Handlers */
+ *   onCells?: (cells: any) => void, onEvents?: () => void, onReload?: () => void}} Handlers */
 
 /** How the stream is: off (the past, or nothing asked), opening, on, or lost since some moment. */
 export const stream = signal({ state: 'off', since: Date.now() });
@@ -38,11 +39,12 @@ export function openStream(screen, params, after, handlers) {
   let last = after;
   let isClosed = false;
 
-  const open = () => {
+  /** @param {string} [turn] the name of the stream that continues */
+  const open = (turn) => {
     clearTimeout(timer);
     if (isClosed || document.visibilityState === 'hidden') return;
-    if (stream.value.state !== 'lost') setState('opening');
-    source = new EventSource(address('/api/live', { ...params, screen, after: last }));
+    if (!turn && stream.value.state !== 'lost') setState('opening');
+    source = new EventSource(address('/api/live', { ...params, screen, after: last, turn }));
     listen(source);
   };
   const close = () => {
@@ -53,7 +55,7 @@ export function openStream(screen, params, after, handlers) {
   const retry = () => {
     close();
     setState('lost');
-    timer = setTimeout(open, wait);
+    timer = setTimeout(() => open(), wait);
     wait = Math.min(RETRY_LAST_MS, wait * 2);
   };
   /** @param {EventSource} from */
@@ -77,10 +79,14 @@ export function openStream(screen, params, after, handlers) {
     on('data', (data) => handlers.onData?.(data));
     on('stale', (data) => handlers.onStale?.(data));
     on('cells', (data) => handlers.onCells?.(data));
-    on('events', (data) => handlers.onEvents?.(data.events));
+    on('events', () => handlers.onEvents?.());
     on('reload', () => {
       last = null;
       handlers.onReload?.();
+    });
+    on('turn', ({ turn, pause_ms }) => {
+      close();
+      timer = setTimeout(() => open(turn), pause_ms);
     });
     on('bye', () => {
       close();

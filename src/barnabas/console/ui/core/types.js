@@ -9,7 +9,7 @@
  *   features: string[], version: string, boot: string}} Session */
 /**
  * @template T
- * @typedef {{version: number, boot: string, now_ms: number, at_ms: number|null, is_filled: boolean,
+ * @typedef {{version: number, event?: number, boot: string, now_ms: number, at_ms: number|null, is_filled: boolean,
  *   problem: string|null, known_ms: number|null, silent: Silent[], data: T|null}} Envelope
  */
 /** @typedef {{broker: number, host: string, port: number, rack: string|null, problem: string|null,

@@ -1,5 +1,4 @@
 // Overview: is it well; if not, what first?
-import { useCallback, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { incidentEnd } from '../core/api.js';
 import { useRoute } from '../core/data.js';
@@ -12,28 +11,19 @@ import { BrokerCards } from '../parts/broker_cards.js';
 import { Acknowledge, AcknowledgeAll, Seen } from '../parts/acknowledge.js';
 import { AboutIncident, CopyText, SaveIncident } from '../parts/incident.js';
 import { Waiting } from '../parts/state_of_answer.js';
-/** @import { Overview as OverviewData, Event as ClusterEvent, Severity } from '../core/types.js' */
-
-const CHANGES_MAX = 20;
+/** @import { Overview as OverviewData, Severity } from '../core/types.js' */
 
 export function Overview() {
-  const [fresh, setFresh] = useState(/** @type {ClusterEvent[]} */ ([]));
-  const onEvents = useCallback((/** @type {ClusterEvent[]} */ events) => {
-    setFresh((old) => [...[...events].reverse(), ...old].slice(0, CHANGES_MAX));
-  }, []);
-  const answer = useRoute('/api/overview', {}, { screen: 'overview', onEvents });
+  const answer = useRoute('/api/overview', {}, { screen: 'overview' });
   const data = /** @type {OverviewData|null} */ (answer.data);
   if (!data) return html`<${Waiting} ...${answer} />`;
-  const known = new Set(data.changes.map((each) => each.id));
-  const isPast = answer.envelope?.at_ms !== null;
-  const changes = isPast ? data.changes : [...fresh.filter((each) => !known.has(each.id)), ...data.changes].slice(0, CHANGES_MAX);
   const unwell = data.counts.reduce((sum, each) => sum + (each.severity === 'ok' ? 0 : each.partitions), 0);
   return html`
     <section class="health" data-severity=${data.severity} aria-live="polite">
       <${Mark} severity=${data.severity} /><strong>${texts.health[data.severity]}</strong>
       <span class="facts">${plural(data.topics, 'topic')}, ${plural(data.partitions, 'partition')},
         ${' '}${plural(data.brokers.length, 'broker')}; controller ${data.controller < 0 ? 'unknown' : html`<${BrokerLink} id=${data.controller} />`}${data.acknowledged > 0 && `; ${count(data.acknowledged)} acknowledged`}</span>
-      <span class="grow"></span><span class="health-acts"><${AcknowledgeAll} unwell=${unwell} /><${CopyText} data=${{ ...data, changes }} /><${SaveIncident} /></span>
+      <span class="grow"></span><span class="health-acts"><${AcknowledgeAll} unwell=${unwell} /><${CopyText} data=${data} /><${SaveIncident} /></span>
     </section>
     ${incidentEnd() !== null && html`<${AboutIncident} />`}
     <section class="ladder" aria-label="Partitions by state">
@@ -68,6 +58,6 @@ export function Overview() {
     </div>
     <section class="panel" aria-label="Last changes">
       <h2>Last changes <a class="more" href=${href('/timeline')}>time line</a></h2>
-      <${EventList} events=${changes} empty=${texts.empty.events} />
+      <${EventList} events=${data.changes} empty=${texts.empty.events} />
     </section>`;
 }

@@ -1,5 +1,5 @@
 // Time line: what happened, in which order, because of what?
-import { useCallback, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { get, hasHistory } from '../core/api.js';
 import { throttled, useRoute } from '../core/data.js';
@@ -35,7 +35,7 @@ export function TimelineScreen() {
     from: param('from') ?? (span ? Math.floor(((until ?? Date.now()) - Number(span)) / ROUND_MS) * ROUND_MS : ''),
     to: param('to') ?? '',
   };
-  const answer = useRoute('/api/timeline', { ...filters, limit: 200 }, { screen: 'timeline', onEvents: useCallback(() => {}, []) });
+  const answer = useRoute('/api/timeline', { ...filters, limit: 200 }, { screen: 'timeline' });
   const data = /** @type {Timeline|null} */ (answer.data);
   const key = JSON.stringify(filters);
   const older = more.key === key ? more.events : [];
