@@ -41,6 +41,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole
 
 
 @pytest.mark.full
+@pytest.mark.long_turns("a record of 100 MB is written, and read, in one piece")
 def test_a_record_of_100_megabytes_is_cut_and_hides_no_other(console: RunningConsole) -> None:
     path = "/api/messages?topic=huge&partition=0&from=start&limit=10"
     answer = console.request("GET", path, timeout_s=60)

@@ -235,6 +235,12 @@ class MapScreen(LiveScreen):
 
 
 class TimelineScreen(LiveScreen):
+    """Sends new events, and an empty list in each minute in which partitions remain under min ISR."""
+
+    def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
+        super().__init__(screens, parameters)
+        self._troubled_ms = self.cluster.occurrences.troubled.last_ms
+
     def begin(self, position: Position | None) -> list[Message]:
         if position is None:
             return []
@@ -246,7 +252,8 @@ class TimelineScreen(LiveScreen):
         new = self.cluster.occurrences.after(self.event_id)
         self.note_position()
         shown = list(new_events(new, timeline_question(self.parameters)))
-        return [Message("events", {"events": shown})] if shown else []
+        before, self._troubled_ms = self._troubled_ms, self.cluster.occurrences.troubled.last_ms
+        return [Message("events", {"events": shown})] if shown or before != self._troubled_ms else []
 
 
 class OtherScreen(LiveScreen):

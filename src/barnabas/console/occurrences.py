@@ -16,6 +16,7 @@ import numpy as np
 
 from barnabas.console.packed_events import joined_parts, moves_text, packed_event, packed_groups
 from barnabas.console.packed_lanes import Lane, PackedLanes
+from barnabas.console.troubled_minutes import MINUTE_MS, TroubledMinutes, is_troubled, minute_of
 from barnabas.monitor.changes import Change, state_json
 from barnabas.monitor.merged_texts import merged, skeleton
 from barnabas.monitor.packed_changes import PackedChanges
@@ -29,15 +30,16 @@ _FOLDED_FROM: Final = 8
 _SAMPLE: Final = 20
 #: The number of states of single partitions that are kept for the lanes of the time line.
 _LANES_KEPT: Final = 100_000
-_MINUTE_MS: Final = 60_000
 _MINUTES_KEPT: Final = 7 * 24 * 60
+#: The number of minutes that the page shows.
+_MINUTES_SHOWN: Final = 24 * 60
 
 Key = tuple[str, int]
 
 
 @dataclass(slots=True)
 class Occurrence:
-    """An event. `shown` is what the page gets."""
+    """An event. `shown` is what the page gets. `troubled`: how many partitions it left under min ISR or offline."""
 
     id: int
     time_ms: int
@@ -46,6 +48,7 @@ class Occurrence:
     broker: int | None
     severity: Severity
     shown: dict[str, Any]
+    troubled: int = 0
 
     @property
     def text(self) -> str:
@@ -68,6 +71,7 @@ class Occurrences:
         self._lanes: dict[Key, list[Lane]] = {}
         self._lane_order: deque[Key] = deque()
         self._packed = PackedLanes()
+        self.troubled = TroubledMinutes()
 
     @property
     def last_id(self) -> int:
@@ -109,6 +113,7 @@ class Occurrences:
                 numbers[places] = shown["id"]
                 severity = Severity[shown["severity"].upper()]
                 event = Occurrence(shown["id"], shown["time_ms"], shown["kind"], shown["topic"], None, severity, shown)
+                event.troubled = int(np.count_nonzero(packed.severities()[places] >= Severity.ERROR))
                 self._keep(event)
                 yield [event]
             begin = 0
@@ -127,8 +132,17 @@ class Occurrences:
         return found[-1] if found else None
 
     def minutes(self, from_ms: int = 0) -> list[list[int]]:
-        """Returns [minute, events, those that left partitions under min ISR or offline] of each minute that had any."""
-        return [[minute, *counts] for minute, counts in sorted(self._minutes.items()) if minute + _MINUTE_MS > from_ms]
+        """Returns [minute, events, partitions under min ISR or offline] of the last minutes that had any."""
+        troubled = self._troubled_minutes(from_ms)
+        known = {minute for minute in self._minutes if minute + MINUTE_MS > from_ms} | troubled.keys()
+        found = []
+        for minute in sorted(known)[-_MINUTES_SHOWN:]:
+            events, least = self._minutes.get(minute, (0, 0))
+            found.append([minute, events, max(least, troubled.get(minute, 0))])
+        return found
+
+    def _troubled_minutes(self, from_ms: int) -> dict[int, int]:
+        return self.troubled.counts(from_ms, lambda _topic: True)
 
     def kinds(self, events: Iterable[Occurrence]) -> dict[str, int]:
         return dict(Counter(each.kind for each in events).most_common())
@@ -136,10 +150,9 @@ class Occurrences:
     def _keep(self, event: Occurrence) -> None:
         self.events.append(event)
         self.total += 1
-        minute = event.time_ms - event.time_ms % _MINUTE_MS
-        counts = self._minutes.setdefault(minute, [0, 0])
+        counts = self._minutes.setdefault(minute_of(event.time_ms), [0, 0])
         counts[0] += int(event.shown["count"])
-        counts[1] += event.severity >= Severity.ERROR
+        counts[1] = max(counts[1], event.troubled)
         if len(self._minutes) > _MINUTES_KEPT:
             del self._minutes[min(self._minutes)]
         if len(self.events) > KEPT:
@@ -208,7 +221,10 @@ class Occurrences:
                 "before": state_json(first.before),
                 "after": state_json(first.after),
             }
-        return Occurrence(event_id, shown["time_ms"], first.kind, shown["topic"], first.broker, severity, shown)
+        troubled = sum(is_troubled(state.severity) for change, _ in changes for state in _states(change))
+        return Occurrence(
+            event_id, shown["time_ms"], first.kind, shown["topic"], first.broker, severity, shown, troubled
+        )
 
 
 def codes_of(change: Change) -> list[str]:

@@ -63,6 +63,7 @@ class PastCluster(ClusterView):
         if not self.has_events:
             self.has_events = True
             self.occurrences.add(changes)
+            self.occurrences.troubled.fill(changes, self.table, self.clock_ms())
 
     @property
     def problem(self) -> str | None:

@@ -74,6 +74,7 @@ class ScopedOccurrences(Occurrences):
             shown = self._shown(event)
             if shown is not None:
                 self._keep(shown)
+        self.troubled = self._base.troubled
         first = self._base.events[0].id if self._base.events else 0
         while self.events and self.events[0].id < first:
             del self.events[0]
@@ -88,6 +89,9 @@ class ScopedOccurrences(Occurrences):
     def last_cause(self, topic: str, partition: int) -> Lane | None:
         return self._base.last_cause(topic, partition) if self._scope.sees_topic(topic) else None
 
+    def _troubled_minutes(self, from_ms: int) -> dict[int, int]:
+        return self._base.troubled.counts(from_ms, self._scope.sees_topic)
+
     def _shown(self, event: Occurrence) -> Occurrence | None:
         """Returns an event as this scope sees it; None if it is about something else. The event of many topics has
         only the allowed ones in its sample, and the codes of its cause instead of a text that can name others.
@@ -98,7 +102,8 @@ class ScopedOccurrences(Occurrences):
         if sample is not None:
             allowed = [each for each in sample if self._scope.sees_topic(each["topic"])]
             cause = ", ".join(event.shown["codes"]) or None
-            return replace(event, shown=event.shown | {"sample": allowed, "cause": cause})
+            # How many of its partitions are allowed is not known.
+            return replace(event, shown=event.shown | {"sample": allowed, "cause": cause}, troubled=0)
         return event if event.broker is not None or event.kind in _OF_CLUSTER else None
 
 

@@ -20,6 +20,7 @@ from typing import Final
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.questions import Questions
 from barnabas.console.target import Target
+from barnabas.console.troubled_minutes import troubled_topics
 from barnabas.monitor.budget import SHARE
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Event
@@ -89,6 +90,9 @@ class WatchedCluster(ClusterView):
         self._focus: dict[object, list[int]] = {}
         #: The self-reports of the brokers, oldest first.
         self.reports: deque[Event] = deque(maxlen=_REPORTS_KEPT)
+        #: The number of partitions of each topic that are under min ISR or offline.
+        self._troubled: dict[str, int] = {}
+        self._has_other_states = False
         self.table.subscribe(self._on_change)
 
     @property
@@ -138,12 +142,22 @@ class WatchedCluster(ClusterView):
             new += some
             await asyncio.sleep(0)
         self.reports.extend(step.reports)
+        self._note_trouble()
         for follower in self._followers:
             follower(step)
         if new or step.reports:
             self.wake()
 
+    def _note_trouble(self) -> None:
+        """Notes the partitions that are under min ISR or offline, for the minutes in which nothing changes."""
+        if self._has_other_states:
+            self._has_other_states = False
+            self._troubled = troubled_topics(self.table)
+        if self.is_filled:
+            self.occurrences.troubled.note(self.clock_ms(), self._troubled)
+
     def _on_change(self, change: ChangeSet) -> None:
+        self._has_other_states |= change.is_of_states
         for broker in change.brokers:
             if broker.after is None and broker.before is not None:
                 self.departed[broker.broker_id] = broker.before

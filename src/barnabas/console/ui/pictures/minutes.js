@@ -1,4 +1,5 @@
-// A heat map of minutes: a cell for each minute, its shade the number of events. A click chooses the moment.
+// A heat map of minutes: a cell for each minute, its shade the number of events, its foot the partitions in trouble, whether
+// or not anything changed. A click chooses the moment.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { hasHistory } from '../core/api.js';
@@ -16,7 +17,7 @@ const ROWS_MAX = 24;
 /** @param {{minutes: [number, number, number][]}} props */
 export function Minutes({ minutes }) {
   const [cursor, setCursor] = useState(/** @type {number|null} */ (null));
-  const by = new Map(minutes.map(([minute, events, critical]) => [Math.floor(minute / MINUTE) * MINUTE, { events, critical }]));
+  const by = new Map(minutes.map(([minute, events, troubled]) => [Math.floor(minute / MINUTE) * MINUTE, { events, troubled }]));
   const hours = [...new Set([...by.keys()].map((minute) => Math.floor(minute / HOUR) * HOUR))].sort((one, other) => other - one).slice(0, ROWS_MAX);
   const at = atMs();
   const high = hours.length * CELL + 4;
@@ -30,10 +31,10 @@ export function Minutes({ minutes }) {
         for (let minute = 0; minute < 60; minute += 1) {
           const found = by.get(hour + minute * MINUTE);
           const x = LEFT + minute * wide;
-          const step = found ? Math.min(7, 1 + Math.floor(Math.log2(1 + found.events))) : 0;
-          context.fillStyle = found ? colour(`scale-${step}`) : colour('track');
+          const step = found?.events ? Math.min(7, 1 + Math.floor(Math.log2(1 + found.events))) : 0;
+          context.fillStyle = step ? colour(`scale-${step}`) : colour('track');
           context.fillRect(x, row * CELL + 1, Math.max(1, wide - 1.5), CELL - 2);
-          if (found?.critical) {
+          if (found?.troubled) {
             context.fillStyle = colour('critical');
             context.fillRect(x, row * CELL + CELL - 6, Math.max(1, wide - 1.5), 5);
           }
@@ -65,11 +66,11 @@ export function Minutes({ minutes }) {
     event.preventDefault();
   };
   const found = cursor === null ? undefined : by.get(Math.floor(cursor / MINUTE) * MINUTE);
-  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, the foot in orange those that left partitions under min ISR or offline.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${found?.critical ?? 0} under min ISR or offline`;
+  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, an orange foot: partitions were under min ISR or offline.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${plural(found?.troubled ?? 0, 'partition')} under min ISR or offline`;
   return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription="heat map" style=${{ height: `${high}px` }}
       aria-label="Events by minute. The arrow keys move, Enter shows the cluster at that minute." onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
     <p class="lanes-spoken" aria-live="polite">${spoken}</p>
     <details class="behind"><summary>As a table</summary><div class="table-box short" role="region" tabindex="0" aria-label="Minutes as a table"><table>
-      <thead><tr><th scope="col">Minute</th><th scope="col" class="end">Events</th><th scope="col" class="end">Under min ISR or offline</th></tr></thead>
-      <tbody>${[...minutes].reverse().slice(0, 500).map(([minute, events, critical]) => html`<tr key=${minute}><th scope="row">${day(minute)} ${clock(minute).slice(0, 5)}</th><td class="end">${events}</td><td class="end">${critical}</td></tr>`)}</tbody></table></div></details>`;
+      <thead><tr><th scope="col">Minute</th><th scope="col" class="end">Events</th><th scope="col" class="end">Partitions under min ISR or offline</th></tr></thead>
+      <tbody>${[...minutes].reverse().slice(0, 500).map(([minute, events, troubled]) => html`<tr key=${minute}><th scope="row">${day(minute)} ${clock(minute).slice(0, 5)}</th><td class="end">${events}</td><td class="end">${troubled}</td></tr>`)}</tbody></table></div></details>`;
 }
