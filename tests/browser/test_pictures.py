@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, expect
-from tests.support.browser import Visit
+from tests.support.browser import REPOSITORY, Visit
 from tests.support.console_dialogs import go_through, rows_of
 from tests.support.console_server import RunningConsole, embedded_target, target_of
 from tests.support.shop import ORDERS
@@ -27,6 +27,7 @@ from barnabas.testing import Cluster
 from barnabas.testing.phantom import PhantomCluster
 
 pytestmark = pytest.mark.full
+SCREENS_PAGE = REPOSITORY / "docs/console-screens.md"
 SIZE = (1180, 640)
 TALL = (1180, 900)
 #: No picture is larger: the repository keeps them.
@@ -38,12 +39,14 @@ PARCEL_RECORDS, PARCEL_BYTES, THROTTLE = 120, 100_000, "50000"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Provides the directory of the pictures, and checks their sizes."""
+    """Provides the directory of the pictures, and checks their sizes, and that the documentation has each of them."""
     found = Path(os.environ.get("BARNABAS_PICTURES") or tmp_path)
     yield found
     sizes = {each.name: each.stat().st_size for each in found.glob("console-*.png")}
     assert sizes
     assert max(sizes.values()) < BYTES_MAX, sizes
+    text = SCREENS_PAGE.read_text(encoding="utf-8")
+    assert [name for name in sizes if f"](pictures/{name})" not in text] == []
 
 
 def test_pictures_of_a_kill(browser: Browser, console: RunningConsole, folder: Path) -> None:

@@ -14,6 +14,7 @@ from tests.support.console_server import RunningConsole, embedded_target
 from barnabas.console.state import ConsoleOptions
 from barnabas.testing import Cluster
 
+pytestmark = pytest.mark.long_turns("a record of 100 MB is written, and read, in one piece")
 HUGE_BYTES = 100_000_000
 LIMIT = {"max.message.bytes": str(HUGE_BYTES + 1_000_000)}
 #: The largest answer for a list of records: a text is cut.
@@ -41,9 +42,8 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole
 
 
 @pytest.mark.full
-@pytest.mark.long_turns("a record of 100 MB is written, and read, in one piece")
 def test_a_record_of_100_megabytes_is_cut_and_hides_no_other(console: RunningConsole) -> None:
-    path = "/api/messages?topic=huge&partition=0&from=start&limit=10"
+    path = "/api/messages?topic=huge&partition=0&from=start&limit=10&seconds=30"
     answer = console.request("GET", path, timeout_s=60)
     assert answer.status == 200, answer.body[:500]
     assert len(answer.body) < ANSWER_MAX
