@@ -22,8 +22,8 @@ TABS = {
     "/topic?name=topic-00001": ("main table", "at min ISR"),
     "/topic?name=topic-00002": ("main table", "at min ISR"),
     "/partition?topic=topic-00001&partition=1": ("main", "OSR\\s*2"),
-    "/brokers": ("main table", "silent for"),
-    "/broker?id=2": ("main", "silent for"),
+    "/brokers": (".broker-problem", "not in the cluster|refused"),
+    "/broker?id=2": (".broker-problem", "not in the cluster|refused"),
     "/timeline?severity=error": ("[aria-label=Events]", "broker-gone"),
     "/whatif?ask=lose-broker&broker=3": ("main", "under min ISR"),
 }

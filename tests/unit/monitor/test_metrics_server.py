@@ -113,6 +113,19 @@ def test_topics_that_come_and_go_and_brokers_that_fall_silent() -> None:
     assert of(samples, "barnabas_exporter_partial_failures") == 1
 
 
+def test_each_election_is_shown_or_missed() -> None:
+    server = server_of(partition("a-0", epoch=0))
+    table = server._feeds.table
+    for leader, epoch in ((2, 1), (2, 5), (1, 8), (1, 10), (3, 11)):
+        change = table.apply(look(partition("a-0", leader=leader, epoch=epoch)))
+        assert change is not None
+        server.count(changes_of(change, table))
+    samples = scraped(server)
+    shown = of(samples, "barnabas_elections_total", cause="unknown")
+    missed = of(samples, "barnabas_missed_elections")
+    assert (shown, missed) == (3, 8), "the epochs have advanced by 11"
+
+
 def test_unavailable_seconds_and_elections_by_cause() -> None:
     server = server_of(partition("a-0"), now_ms=T0 + 9_000)
     table = server._feeds.table
