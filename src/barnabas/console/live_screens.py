@@ -56,6 +56,8 @@ class LiveScreen:
         self.parameters = parameters
         self.version = self.cluster.table.version
         self.event_id = self.cluster.occurrences.last_id
+        #: The state that was last sent; None before that.
+        self._state: tuple[object, ...] | None = None
 
     def begin(self, position: Position | None) -> list[Message]:
         """Returns the updates that a page with this position lacks."""
@@ -68,6 +70,13 @@ class LiveScreen:
     def end(self) -> None:
         self.watched.focus(self, None)
 
+    def is_of_volumes(self, state: tuple[object, ...]) -> bool:
+        """Whether only sizes and offsets differ between the state that was last sent and this one."""
+        if self._state is None or state[1:] != self._state[1:]:
+            return False
+        change_sets = self.cluster.table.since(self.version)
+        return change_sets is not None and not any(each.is_of_states for each in change_sets)
+
     def note_position(self) -> None:
         self.version = self.cluster.table.version
         self.event_id = self.cluster.occurrences.last_id
@@ -78,7 +87,6 @@ class DataScreen(LiveScreen):
 
     def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         super().__init__(screens, parameters)
-        self._state: object = None
         self._sent: bytes = b""
         self._sent_ms = 0
 
@@ -98,7 +106,7 @@ class DataScreen(LiveScreen):
 
     def news(self) -> list[Message]:
         state, now_ms = self.screens.state_key(), self.cluster.clock_ms()
-        if state == self._state or (self._is_of_volumes() and now_ms - self._sent_ms < 1_000):
+        if state == self._state or (self.is_of_volumes(state) and now_ms - self._sent_ms < 1_000):
             return []
         self._state = state
         self.note_position()
@@ -120,9 +128,6 @@ class DataScreen(LiveScreen):
     def _is_present(self, position: Position) -> bool:
         is_known = position.event_id in (None, self.cluster.occurrences.last_id)
         return is_known and position.version == self.cluster.table.version
-
-    def _is_of_volumes(self) -> bool:
-        return is_of_volumes(self.screens, self.version) and self.event_id == self.cluster.occurrences.last_id
 
 
 class OverviewScreen(DataScreen):
@@ -261,7 +266,6 @@ class OtherScreen(LiveScreen):
 
     def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         super().__init__(screens, parameters)
-        self._state: object = None
         self._sent_ms = 0
 
     def begin(self, position: Position | None) -> list[Message]:
@@ -272,7 +276,7 @@ class OtherScreen(LiveScreen):
 
     def news(self) -> list[Message]:
         state, now_ms = self.screens.state_key(), self.cluster.clock_ms()
-        volumes = is_of_volumes(self.screens, self.version)
+        volumes = self.is_of_volumes(state)
         if state == self._state or (volumes and now_ms - self._sent_ms < 2_000):
             return []
         self._state, self._sent_ms = state, now_ms
@@ -288,12 +292,6 @@ SCREENS: Final[Mapping[str, Callable[[LiveScreens, Parameters], LiveScreen]]] = 
     "brokers": BrokersScreen,
     "timeline": TimelineScreen,
 }
-
-
-def is_of_volumes(screens: LiveScreens, version: int) -> bool:
-    """Whether only sizes and offsets changed since a version."""
-    change_sets = screens.cluster.table.since(version)
-    return change_sets is not None and not any(each.is_of_states for each in change_sets)
 
 
 def _lasting(data: Any) -> Any:
