@@ -142,19 +142,24 @@ class WatchedCluster(ClusterView):
             new += some
             await asyncio.sleep(0)
         self.reports.extend(step.reports)
-        self._note_trouble()
+        is_new_minute = self._note_trouble()
         for follower in self._followers:
             follower(step)
-        if new or step.reports:
+        if new or step.reports or is_new_minute:
             self.wake()
 
-    def _note_trouble(self) -> None:
-        """Notes the partitions that are under min ISR or offline, for the minutes in which nothing changes."""
+    def _note_trouble(self) -> bool:
+        """Notes the partitions that are under min ISR or offline. Returns whether they are the first of a minute, which
+        the time line then has although nothing changes.
+        """
         if self._has_other_states:
             self._has_other_states = False
             self._troubled = troubled_topics(self.table)
+        minutes = self.occurrences.troubled
+        last_ms = minutes.last_ms
         if self.is_filled:
-            self.occurrences.troubled.note(self.clock_ms(), self._troubled)
+            minutes.note(self.clock_ms(), self._troubled)
+        return minutes.last_ms != last_ms
 
     def _on_change(self, change: ChangeSet) -> None:
         self._has_other_states |= change.is_of_states
