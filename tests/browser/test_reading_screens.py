@@ -21,6 +21,8 @@ SCREENS = {
     "/": "All partitions are in sync",
     "/map": "Broker 3",
     "/map?as=table": "Every partition is in sync",
+    "/map?group=leader": "group by",
+    "/map?group=state&as=table": "Group",
     "/topics": "events-00",
     f"/topic?name={ORDERS}": "replication factor",
     f"/topic?name={ORDERS}&tab=history": f"{ORDERS}-0",
@@ -173,6 +175,48 @@ def test_everything_is_reached_with_keys_alone(page: Page, visit: Visit) -> None
     expect(page.locator("#map-spoken")).to_contain_text("on broker 1: ")
     page.keyboard.press("Enter")
     expect(page).to_have_title(re.compile("· Partition"))
+
+
+def test_the_map_has_groups_in_the_address_for_the_keys_and_in_the_table(page: Page, visit: Visit) -> None:
+    page.goto(f"{visit.url}/map?zoom=1.50")
+    page.get_by_label("group by").select_option("leader")
+    expect(page).to_have_url(re.compile(r"/map\?zoom=1.50&group=leader$"))
+    page.reload()
+    picture, spoken = page.get_by_role("application"), page.locator("#map-spoken")
+    picture.focus()
+    cells: list[str] = []
+    for key in ("ArrowDown", "PageDown", "PageDown"):
+        page.keyboard.press(key)
+        expect(spoken).to_contain_text(re.compile(rf"led by broker {len(cells) + 1}, \d+ partitions: .* on broker 1: "))
+        cells.append(spoken.inner_text())
+    page.keyboard.press("PageUp")
+    expect(spoken).to_have_text(cells[1])
+    page.get_by_role("button", name="As a table").click()
+    groups = page.get_by_role("region", name="Groups, in the order of the map").locator("tbody tr[data-index]")
+    expect(groups).to_have_count(3)
+    rows = page.get_by_role("region", name="Partitions, in the order of the map")
+    first = 0
+    for number, cell in enumerate(cells):
+        name, partitions = groups.nth(number).locator("th, td").all_inner_texts()[:2]
+        assert cell.startswith(f"{name}, {partitions} partitions: ")
+        # The first partition that broker 1 holds of the group; it holds all that have three replicas.
+        rows.evaluate("(box, index) => { box.scrollTop = index * 34 }", first)
+        place = rows.locator(f'tbody tr[data-index="{first}"] th')
+        if "single" not in (place.inner_text() + cell):
+            assert cell.split(": ")[1].startswith(f"{place.inner_text()} on broker 1")
+        first += int(partitions)
+    page.go_back()
+    expect(page.get_by_role("application")).to_be_visible()
+    page.get_by_label("group by").select_option("topic")
+    page.get_by_role("application").focus()
+    page.keyboard.press("ArrowDown")
+    before = spoken.inner_text().split(",")[0]
+    page.keyboard.press("PageDown")
+    expect(spoken).not_to_contain_text(before)
+    topic = spoken.inner_text().split(",")[0]
+    assert f": {topic}-" in spoken.inner_text()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title(re.compile(rf"^{re.escape(topic)}-\d+ · Partition"))
 
 
 def test_the_list_of_topics_draws_only_the_rows_in_sight(page: Page, visit: Visit) -> None:

@@ -5,18 +5,22 @@ import { get, getBytes } from '../core/api.js';
 import { asApiError, note } from '../core/data.js';
 import { openStream, status } from '../core/live.js';
 import { atMs, go, href, param, setParams } from '../core/url.js';
+import { GROUPINGS, groupsOf } from '../core/map_groups.js';
 import { MapTable } from '../core/map_table.js';
 import { brokers as listed, plural } from '../core/format.js';
 import { texts } from '../core/texts.js';
 import { theme } from '../core/theme.js';
 import { useSize } from '../pictures/canvas.js';
-import { HEAD, cellAt, drawMap, layOut, lookOf } from '../pictures/map.js';
+import { HEAD, cellAt, drawMap, layOut, lookOf, placeOf } from '../pictures/map.js';
+import { cursorAt, followed, moved, reveal } from '../pictures/map_cursor.js';
 import { looks } from '../pictures/stamps.js';
 import { MapTableView } from '../parts/map_as_table.js';
 import { Legend } from '../parts/map_legend.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Fill } from '../pictures/stamps.js' */
+/** @import { Groups } from '../core/map_groups.js' */
 /** @import { Layout } from '../pictures/map.js' */
+/** @import { Cursor } from '../pictures/map_cursor.js' */
 /** @import { Severity } from '../core/types.js' */
 
 const FILLS = /** @type {const} */ ([
@@ -118,7 +122,9 @@ function questionText({ ask, broker, rack, path, topic, value }) {
 
 export function MapScreen() {
   const fill = FILLS.find(([name]) => name === param('fill'))?.[0] ?? 'state';
+  const by = GROUPINGS.find(([name]) => name === param('group'))?.[0] ?? null;
   const { table, drawn, error } = useMap(fill);
+  const groups = useMemo(() => (table?.isFilled && by ? groupsOf(table, by) : null), [table, by, by === 'topic' ? 0 : drawn]);
   const isTable = param('as') === 'table';
   const question = supposed();
   return html`
@@ -127,7 +133,9 @@ export function MapScreen() {
     <div class="tools">
       <label>fill by <select value=${fill} onChange=${(/** @type {any} */ event) => setParams({ fill: event.currentTarget.value === 'state' ? null : event.currentTarget.value })}>
         ${FILLS.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
-      <input type="search" class="filter" aria-label="Highlight topics" placeholder="Highlight topics" value=${param('q') ?? ''} spellcheck=${false}
+      <label>${texts.map.group} <select value=${by ?? ''} onChange=${(/** @type {any} */ event) => setParams({ group: event.currentTarget.value })}>
+        <option value="">${texts.map.ungrouped}</option>${GROUPINGS.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
+      <input type="search" class="filter short-filter" aria-label="Highlight topics" placeholder="Highlight topics" value=${param('q') ?? ''} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
       <label>state <select value=${param('state') ?? ''} onChange=${(/** @type {any} */ event) => setParams({ state: event.currentTarget.value })}>
         <option value="">any</option>${[...RANK].reverse().map((each) => html`<option key=${each} value=${each}>${texts.severity[each]}</option>`)}</select></label>
@@ -140,8 +148,8 @@ export function MapScreen() {
     ${!table?.isFilled
       ? html`<${Waiting} error=${error} envelope=${table ? { ...table.header } : null} />`
       : isTable
-        ? html`<${MapTableView} table=${table} drawn=${drawn} />`
-        : html`<${Picture} table=${table} drawn=${drawn} fill=${fill} />`}`;
+        ? html`<${MapTableView} table=${table} drawn=${drawn} groups=${groups} />`
+        : html`<${Picture} table=${table} drawn=${drawn} fill=${fill} groups=${groups} />`}`;
 }
 
 /** @param {-1|1} direction */
@@ -166,19 +174,20 @@ function useDim(table, drawn) {
   }, [table, text, state, drawn]);
 }
 
-/** @param {{table: MapTable, drawn: number, fill: Fill}} props */
-function Picture({ table, drawn, fill }) {
+/** @param {{table: MapTable, drawn: number, fill: Fill, groups: Groups|null}} props */
+function Picture({ table, drawn, fill, groups }) {
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
   const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null));
   const size = useSize(box);
   const [top, setTop] = useState(0);
-  const [cursor, setCursor] = useState(/** @type {{column: number, index: number}|null} */ (null));
+  const [kept, setCursor] = useState(/** @type {Cursor|null} */ (null));
   const [pointed, setPointed] = useState(/** @type {{column: number, index: number, x: number, y: number}|null} */ (null));
   const zoom = Number(param('zoom')) || 1;
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const shade = theme.value;
   const problems = (status.value?.silent ?? []).map((each) => each.broker).join();
-  const layout = useMemo(() => layOut(table, size.width, size.height, zoom), [table, drawn, size, zoom]);
+  const layout = useMemo(() => layOut(table, groups, size.width, size.height, zoom), [table, drawn, groups, size, zoom]);
+  const cursor = useMemo(() => followed(layout, kept), [layout, kept]);
   for (const column of layout.columns) column.problem = table.silent.has(column.broker) ? (column.problem ?? 'silent') : null;
   const isDim = useDim(table, drawn);
 
@@ -208,7 +217,7 @@ function Picture({ table, drawn, fill }) {
     else {
       const next = moved(layout, cursor, event.key);
       if (!next) return;
-      setCursor(next);
+      setCursor(cursorAt(layout, next));
       reveal(box.current, layout, next);
     }
     event.preventDefault();
@@ -219,7 +228,7 @@ function Picture({ table, drawn, fill }) {
     <div class="map" ref=${box} onScroll=${() => setTop(box.current?.scrollTop ?? 0)}>
       <div class="map-content" style=${{ height: `${layout.height}px` }}>
         <canvas ref=${canvas} class="map-canvas" tabindex="0" role="application" aria-roledescription="replica map"
-          aria-label="Replica map. The arrow keys move between replicas, Enter opens the partition." aria-describedby="map-spoken"
+          aria-label=${groups ? texts.map.labelGrouped : texts.map.label} aria-describedby="map-spoken"
           style=${{ height: `${size.height}px` }} onKeyDown=${onKeyDown} onBlur=${() => setCursor(null)}
           onClick=${(/** @type {MouseEvent} */ event) => openCell(cellOf(event))}
           onMouseMove=${(/** @type {MouseEvent} */ event) => {
@@ -237,39 +246,8 @@ function Picture({ table, drawn, fill }) {
         )}
       </div>
     </div>
-    <p id="map-spoken" class="map-spoken" aria-live="polite">${spoken || (pointed ? sentence(table, layout, pointed) : 'Point at a cell, or move with the arrow keys.')}</p>
+    <p id="map-spoken" class="map-spoken" aria-live="polite">${spoken || (pointed ? sentence(table, layout, pointed) : texts.map.hint)}</p>
     ${pointed && html`<${Tip} table=${table} layout=${layout} cell=${pointed} fill=${fill} />`}`;
-}
-
-/** @param {Layout} layout @param {{column: number, index: number}|null} cursor @param {string} key */
-function moved(layout, cursor, key) {
-  if (!['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight', 'Home', 'End'].includes(key)) return null;
-  const from = cursor ?? { column: 0, index: -1 };
-  if (!cursor) return { column: 0, index: 0 };
-  const column = layout.columns[from.column];
-  if (!column) return null;
-  const last = column.positions.length - 1;
-  const row = Math.floor(from.index / column.perRow);
-  if (key === 'Home') return { column: from.column, index: 0 };
-  if (key === 'End') return { column: from.column, index: last };
-  if (key === 'ArrowUp') return { column: from.column, index: Math.max(0, from.index - column.perRow) };
-  if (key === 'ArrowDown') return { column: from.column, index: Math.min(last, from.index + column.perRow) };
-  const step = key === 'ArrowLeft' ? -1 : 1;
-  const wanted = from.index + step;
-  if (wanted >= 0 && wanted <= last && Math.floor(wanted / column.perRow) === row) return { column: from.column, index: wanted };
-  const other = layout.columns[from.column + step];
-  if (!other?.positions.length) return from;
-  const edge = row * other.perRow + (step > 0 ? 0 : other.perRow - 1);
-  return { column: from.column + step, index: Math.min(other.positions.length - 1, edge) };
-}
-
-/** @param {HTMLElement|null} box @param {Layout} layout @param {{column: number, index: number}} cell */
-function reveal(box, layout, cell) {
-  const column = layout.columns[cell.column];
-  if (!box || !column) return;
-  const y = column.y + HEAD + Math.floor(cell.index / column.perRow) * layout.cell;
-  if (y < box.scrollTop + HEAD) box.scrollTop = Math.max(0, y - HEAD);
-  else if (y + layout.cell > box.scrollTop + box.clientHeight) box.scrollTop = y + layout.cell - box.clientHeight + 8;
 }
 
 /** @param {MapTable} table @param {Layout} layout @param {{column: number, index: number}} cell */
@@ -290,6 +268,7 @@ function facts(table, layout, cell) {
     isr: replicas.filter((_, index) => ((table.isr[position] ?? 0) >> index) & 1),
     position,
     place,
+    group: layout.groups?.all[placeOf(layout, column, cell.index).group] ?? null,
   };
 }
 
@@ -298,7 +277,8 @@ function sentence(table, layout, cell) {
   const found = facts(table, layout, cell);
   if (!found) return '';
   const leader = found.leader < 0 ? 'no leader' : `leader ${found.leader}`;
-  return `${found.topic}-${found.partition} on broker ${found.broker}: ${found.state}; ${leader}, replicas ${listed(found.replicas)}, in sync ${listed(found.isr)}; ${texts.severity[found.severity]}`;
+  const group = found.group ? `${found.group.name}, ${plural(found.group.partitions, 'partition')}: ` : '';
+  return `${group}${found.topic}-${found.partition} on broker ${found.broker}: ${found.state}; ${leader}, replicas ${listed(found.replicas)}, in sync ${listed(found.isr)}; ${texts.severity[found.severity]}`;
 }
 
 /** @param {{table: MapTable, layout: Layout, cell: {column: number, index: number, x: number, y: number}, fill: Fill}} props */
