@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
@@ -246,6 +247,80 @@ def test_an_unclean_leader_is_elected_when_no_other_can_lead(
         assert fresh.offsets("behind") == (0, 0), "the record is lost"
     finally:
         cluster.start_again(leader)
+
+
+def test_chosen_topics_are_changed_and_emptied_with_what_became_of_each(
+    visit: Visit, client: Client, console: RunningConsole
+) -> None:
+    visit.allow("40[049]")
+    names = ["batch-a", "batch-b", "batch-c"]
+    for name in names:
+        _create(client, console, name, records=5)
+    page = visit.open("/topics?q=batch-*")
+    expect(rows_of(page, "Topics")).to_have_count(3)
+
+    page.get_by_label("Choose all topics that match").check()
+    page.get_by_role("button", name="Change a setting").click()
+    plan = go_through(page, "Change a setting of 3 topics", "Set", Setting="retention.ms", New_value="172800000")
+    assert "retention.ms: 604800000 -> 172800000" in plan
+    assert {client.config(ResourceType.TOPIC, name, "retention.ms") for name in names} == {"172800000"}
+    expect(rows_of(page, "Topics").nth(2)).to_contain_text("delete 2 d")
+    expect(page.get_by_role("group", name="Chosen topics")).to_have_count(0)
+
+    for name in names[:2]:
+        page.get_by_label(f"Choose {name}").check()
+    page.get_by_role("button", name="Add partitions").click()
+    plan = go_through(page, "Add partitions to 2 topics", "Add", Partitions_in_total="2")
+    assert "adds 1 partitions, it has 1" in plan
+    assert [len(client.replicas(name)) for name in names] == [2, 2, 1]
+    console.until(lambda: console.get("topic", name="batch-b")["total"] == 2, "the partitions")
+
+    # A topic with compaction alone keeps its records: the plan says so, the others are emptied.
+    body = {"kind": "topic", "name": "batch-b", "set": {"cleanup.policy": "compact"}}
+    assert console.post("actions/alter-configs", body).status == 200
+    page.goto(f"{visit.url}/topics?q=batch-*&chosen=*&do=records")
+    dialog = page.get_by_role("dialog", name="Delete all records of 3 topics")
+    dialog.get_by_label("Type the number of topics").fill("3")
+    dialog.get_by_role("button", name="Show what it does").click()
+    expect(dialog.get_by_role("status")).to_contain_text("batch-b not done: brokers delete no records of a topic whose")
+    dialog.get_by_role("button", name="Delete the records").click()
+    expect(dialog.get_by_role("status")).to_contain_text("What it did")
+    assert axe_violations(page) == []
+    outcomes = dialog.locator(".results li")
+    assert [each.get_attribute("data-ok") for each in outcomes.all()] == ["false", "true", "true"]
+    expect(outcomes.first).to_contain_text("batch-b not done")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(dialog).to_have_count(0)
+    assert [client.offsets(name) for name in names] == [(5, 5), (0, 5), (5, 5)]
+    expect(page).to_have_url(re.compile("chosen=batch-b$"))
+
+
+def test_of_chosen_topics_the_one_that_is_gone_is_named(visit: Visit, client: Client, console: RunningConsole) -> None:
+    visit.allow("40[049]")
+    for name in ("gone-a", "gone-b"):
+        _create(client, console, name)
+    page = visit.open("/topics?q=gone-*&chosen=gone-a,gone-b&do=delete")
+    dialog = page.get_by_role("dialog", name="Delete 2 topics")
+    dialog.get_by_label("Type the number of topics").fill("1")
+    dialog.get_by_role("button", name="Show what it does").click()
+    expect(dialog.get_by_role("status")).to_contain_text("deletes 2 topics, permanently")
+    # Another client deletes one of them before.
+    client.admin.delete_topics(["gone-b"])["gone-b"].result(15)
+    dialog.get_by_role("button", name="Delete the topics").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("confirm must repeat")
+    dialog.get_by_label("Type the number of topics").fill("2")
+    dialog.get_by_role("button", name="Show what it does").click()
+    dialog.get_by_role("button", name="Delete the topics").click()
+    outcomes = dialog.locator(".results li")
+    expect(outcomes.first).to_contain_text("gone-b not done")
+    expect(outcomes.last).to_contain_text("gone-a done")
+    assert client.topic("gone-a") is None
+    entries = console.get("audit")["entries"]
+    assert [(each["action"], each["result"]) for each in entries[:2]] == [
+        ("delete-topics", "partial"),
+        ("delete-topics", "begun"),
+    ]
+    assert entries[0]["arguments"]["topics"] == ["gone-a", "gone-b"]
 
 
 def test_every_change_is_in_the_audit_and_a_refused_one_says_why(visit: Visit, console: RunningConsole) -> None:

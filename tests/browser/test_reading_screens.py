@@ -8,7 +8,7 @@ import re
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, expect
-from tests.support.browser import PHONE, WIDE, Visit, axe_violations
+from tests.support.browser import PHONE, WIDE, Visit, axe_violations, axe_violations_in_both_themes
 from tests.support.console_server import RunningConsole
 from tests.support.shop import GROUP, HOSTILE, LONG, ORDERS, ORDERS_PARTITIONS, ORDERS_RECORDS
 
@@ -229,6 +229,45 @@ def test_the_list_of_topics_draws_only_the_rows_in_sight(page: Page, visit: Visi
     assert region.locator("tbody tr[data-index]").count() < total
     region.evaluate("(box) => { box.scrollTop = box.scrollHeight }")
     expect(region.locator(f'tbody tr[data-index="{total - 1}"]')).to_contain_text("single")
+
+
+def test_topics_are_chosen_with_keys_and_the_choice_is_in_the_address(page: Page, visit: Visit) -> None:
+    page.goto(f"{visit.url}/topics?q=events-0*")
+    region, bar = page.get_by_role("region", name="Topics"), page.get_by_role("group", name="Chosen topics")
+    rows = region.locator("tbody tr[data-index]")
+    expect(rows).to_have_count(10)
+    expect(rows.first).to_contain_text("delete 7 d")
+    region.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press(" ")
+    expect(rows.first.get_by_role("checkbox")).to_be_checked()
+    expect(bar).to_contain_text("1 topic chosen")
+    for key in ("ArrowDown", "ArrowDown", "Shift+ArrowDown", "Shift+ArrowDown"):
+        page.keyboard.press(key)
+    expect(bar).to_contain_text("4 topics chosen")
+    expect(rows.nth(4).get_by_role("link")).to_be_focused()
+    page.keyboard.press("x")
+    assert page.url.endswith("q=events-0*&chosen=events-00%2Cevents-02%2Cevents-03")
+    rows.nth(6).get_by_role("checkbox").click()
+    rows.nth(8).get_by_role("checkbox").click(modifiers=["Shift"])
+    expect(bar).to_contain_text("6 topics chosen")
+    page.keyboard.press("ArrowDown")
+    expect(rows.nth(9).get_by_role("checkbox")).to_be_focused()
+    page.reload()
+    expect(bar).to_contain_text("6 topics chosen")
+    assert [row.get_by_role("checkbox").is_checked() for row in rows.all()] == [
+        number in (0, 2, 3, 6, 7, 8) for number in range(10)
+    ]
+    head = page.get_by_label("Choose all topics that match")
+    assert head.evaluate("(box) => box.indeterminate")
+    assert axe_violations_in_both_themes(page) == []
+    region.focus()
+    page.keyboard.press("Control+a")
+    expect(page).to_have_url(re.compile(r"chosen=\*$"))
+    expect(head).to_be_checked()
+    page.get_by_role("button", name="Choose none").click()
+    expect(bar).to_have_count(0)
+    expect(rows.first.get_by_role("checkbox")).not_to_be_checked()
 
 
 def test_hostile_text_is_text(page: Page, visit: Visit) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from barnabas.console.actions import acknowledge as acknowledgements
-from barnabas.console.actions import copies, groups, moves, replicas, topics, transactions
+from barnabas.console.actions import copies, groups, many_topics, moves, replicas, topics, transactions
 from barnabas.console.actions.inputs import Inputs
 from barnabas.console.csv_text import CSV, csv_text
 from barnabas.console.lab import ACTIONS
@@ -61,7 +61,8 @@ async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Ca
     except BaseException as error:
         audit.write({**entry, "result": "failed", "text": str(error) or type(error).__name__})
         raise
-    audit.write({**entry, "result": "ok", "text": result.get("text", "") if isinstance(result, dict) else ""})
+    shown = result if isinstance(result, dict) else {}
+    audit.write({**entry, "result": "ok" if shown.get("ok", True) else "partial", "text": shown.get("text", "")})
     return result
 
 
@@ -147,6 +148,10 @@ _ACTIONS: Final[dict[str, Action]] = {
     "alter_configs": topics.alter_configs,
     "add_partitions": topics.add_partitions,
     "delete_records": topics.delete_records,
+    "delete_topics": many_topics.delete_topics,
+    "delete_records_of_topics": many_topics.delete_records_of_topics,
+    "alter_configs_of_topics": many_topics.alter_configs_of_topics,
+    "add_partitions_to_topics": many_topics.add_partitions_to_topics,
     "reset_offsets": groups.reset_offsets,
     "delete_group": groups.delete_group,
     "delete_offsets": groups.delete_offsets,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -19,6 +19,7 @@ from barnabas.console.views.map_columns import FILLS
 from barnabas.console.views.moves import move_plan, moves_view
 from barnabas.console.views.overview import overview as overview_view
 from barnabas.console.views.partition import lanes_view, partition_view
+from barnabas.console.views.policies import policies_view
 from barnabas.console.views.timeline import TimelineQuestion
 from barnabas.console.views.timeline import timeline as timeline_view
 from barnabas.console.views.topic import PARTITIONS_MAX, topic_view
@@ -42,7 +43,11 @@ _TOPIC_COLUMNS: Final = (
     "rate",
     "groups",
     "lag",
+    "cleanup_policy",
+    "retention_ms",
+    "retention_bytes",
 )
+_RETENTIONS: Final = ("retention_ms", "retention_bytes")
 _PARTITION_COLUMNS: Final = (
     "topic",
     "partition",
@@ -79,9 +84,23 @@ async def replica_map(visit: Visit) -> Response:
 async def topics(visit: Visit) -> Response:
     question, screens = topics_question(visit.parameters), visit.screens
     if visit.parameters.choice("format", ("json", "csv"), "json") == "csv":
-        text = csv_text(_TOPIC_COLUMNS, screens.topics.every(question))
+        rows = list(screens.topics.every(question))
+        policies = (await policies_view(screens.cluster, [row["topic"] for row in rows]))["policies"]
+        text = csv_text(_TOPIC_COLUMNS, (row | _policy_cells(policies.get(row["topic"], {})) for row in rows))
         return file_response(text, file_name(screens.cluster.name, "topics.csv"), CSV)
     return visit.answer(screens.topics.answer(question))
+
+
+def _policy_cells(policy: dict[str, Any]) -> dict[str, Any]:
+    return {"cleanup_policy": policy.get("cleanup")} | {key: policy.get(key) for key in _RETENTIONS}
+
+
+async def topic_policies(visit: Visit) -> Response:
+    """Returns the policies of the topics that `topics` answers for the same question."""
+    question, screens = topics_question(visit.parameters), visit.live
+    require_filled(screens)
+    rows = screens.topics.answer(question)["rows"]
+    return visit.answer(await policies_view(screens.cluster, [row["topic"] for row in rows]))
 
 
 async def topic(visit: Visit) -> Response:
@@ -289,6 +308,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "overview": overview,
     "map": replica_map,
     "topics": topics,
+    "topic_policies": topic_policies,
     "topic": topic,
     "partition": partition,
     "brokers": brokers,

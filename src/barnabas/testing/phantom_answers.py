@@ -11,8 +11,11 @@ from barnabas.common.types import EVENTS_TOPIC
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
+from barnabas.protocol.messages.delete_records import DeleteRecordsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -28,6 +31,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.testing.phantom_moves import PhantomMoves, directory
 from barnabas.testing.phantom_state import PhantomPartition, PhantomState, PhantomTopic
+from barnabas.testing.phantom_topics import PhantomTopics
 
 CLUSTER_ID: Final = "phantom"
 #: Bytes that each record occupies.
@@ -47,13 +51,13 @@ class PhantomAnswers:
         self._broker = broker
         self._addresses = addresses
         self._journal_end = journal_end
-        moves = PhantomMoves(state)
+        moves, topics = PhantomMoves(state), PhantomTopics(state)
         self._by_request: dict[type[Message], Callable[[Any], Message]] = {
             MetadataRequest: self._metadata,
             DescribeTopicPartitionsRequest: self._page,
             DescribeClusterRequest: self._cluster,
             DescribeQuorumRequest: self._quorum,
-            DescribeConfigsRequest: self._configs,
+            DescribeConfigsRequest: topics.configs,
             ListOffsetsRequest: self._offsets,
             DescribeLogDirsRequest: self._log_dirs,
             ListGroupsRequest: self._groups,
@@ -62,7 +66,10 @@ class PhantomAnswers:
             ListPartitionReassignmentsRequest: moves.list_reassignments,
             AlterPartitionReassignmentsRequest: moves.alter_reassignments,
             AlterReplicaLogDirsRequest: lambda request: moves.alter_directories(broker, request),
-            IncrementalAlterConfigsRequest: moves.alter_configs,
+            IncrementalAlterConfigsRequest: topics.alter_configs,
+            DeleteTopicsRequest: topics.delete,
+            CreatePartitionsRequest: topics.add_partitions,
+            DeleteRecordsRequest: lambda request: topics.delete_records(broker, request),
         }
 
     def answer(self, request: Message) -> Message:
@@ -185,30 +192,25 @@ class PhantomAnswers:
         topic = DescribeQuorumResponse.TopicData(topic_name=request.topics[0].topic_name, partitions=[row])
         return DescribeQuorumResponse(topics=[topic])
 
-    def _configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        result, config = DescribeConfigsResponse.DescribeConfigsResult, _CONFIG
-        return DescribeConfigsResponse(
-            results=[
-                result(
-                    resource_type=each.resource_type,
-                    resource_name=each.resource_name,
-                    configs=[config(name="min.insync.replicas", value=str(self._state.min_isr))],
-                )
-                for each in request.resources
-            ]
-        )
-
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         shown, row = ListOffsetsResponse.ListOffsetsTopicResponse, ListOffsetsResponse.ListOffsetsPartitionResponse
         response = ListOffsetsResponse()
         for topic in request.topics:
             rows = []
             for each in topic.partitions:
-                offset = 0 if each.timestamp == _EARLIEST else self._end(topic.name, each.partition_index, request)
+                offset = self._offset(topic.name, each, request)
                 code = ErrorCode.NONE if offset >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
                 rows.append(row(partition_index=each.partition_index, error_code=code, offset=offset, leader_epoch=0))
             response.topics.append(shown(name=topic.name, partitions=rows))
         return response
+
+    def _offset(self, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, request: ListOffsetsRequest) -> int:
+        if asked.timestamp != _EARLIEST:
+            return self._end(name, asked.partition_index, request)
+        topic = self._state.topics.get(name)
+        if topic is None or asked.partition_index >= len(topic.partitions):
+            return 0
+        return topic.partitions[asked.partition_index].start_offset
 
     def _end(self, name: str, index: int, request: ListOffsetsRequest) -> int:
         if name == EVENTS_TOPIC:
@@ -301,6 +303,3 @@ class PhantomAnswers:
         if request.topics is None:
             return {name: list(range(len(topic.partitions))) for name, topic in self._state.topics.items()}
         return {topic.topic: topic.partitions for topic in request.topics}
-
-
-_CONFIG: Final = DescribeConfigsResponse.DescribeConfigsResourceResult

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
-from barnabas.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from barnabas.testing.phantom_state import PhantomPartition, PhantomState
-
-#: The operation of IncrementalAlterConfigs that removes a config.
-_DELETE: Final = 1
 
 
 def directory(broker: int, number: int = 0) -> str:
@@ -101,22 +92,6 @@ class PhantomMoves:
         if state.places.get(replica, directory(broker)) != path:
             state.futures[replica] = (path, 0)
         return ErrorCode.NONE
-
-    def alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-        row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-        for resource in request.resources:
-            known = self._state.altered.setdefault((resource.resource_type, resource.resource_name), {})
-            for each in resource.configs:
-                if each.config_operation == _DELETE:
-                    known.pop(each.name, None)
-                else:
-                    known[each.name] = each.value or ""
-        self._state.volume_version += 1
-        return IncrementalAlterConfigsResponse(
-            responses=[
-                row(resource_type=each.resource_type, resource_name=each.resource_name) for each in request.resources
-            ]
-        )
 
     def _find(self, name: str, index: int) -> PhantomPartition | None:
         topic = self._state.topics.get(name)

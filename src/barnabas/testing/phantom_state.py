@@ -32,6 +32,7 @@ class PhantomPartition:
     replicas: list[int]
     isr: list[int]
     end_offset: int = 0
+    start_offset: int = 0
 
     def shown(self) -> dict[str, Any]:
         """Returns the state as an event shows it."""
@@ -88,6 +89,8 @@ class PhantomState:
         self.preferred: dict[Replica, str] = {}
         #: The configs that requests have set, by kind and name of the resource.
         self.altered: dict[tuple[int, str], dict[str, str]] = {}
+        #: The topics whose changes are refused, and the error codes.
+        self.refusing: dict[str, int] = {}
         self._on_events = on_events
         self._now_ms = now_ms
         self._next_id = 1
@@ -116,19 +119,29 @@ class PhantomState:
 
     def create_topic(self, name: str, partitions: int) -> None:
         topic = self._add(name, partitions)
-        rows = topic.partitions
-        event = {
-            "kind": "topic-created",
-            "text": f"User:tester created {name}",
-            "topic": name,
+        self._changed([self._new_partitions("topic-created", f"User:tester created {name}", topic, 0)])
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """Adds partitions, until there are `count`."""
+        topic = self.topics[name]
+        first = len(topic.partitions)
+        topic.partitions += self._partitions(first + 1, count - first)
+        self._changed([self._new_partitions("partitions-added", f"User:tester widened {name}", topic, first)])
+
+    @staticmethod
+    def _new_partitions(kind: str, text: str, topic: PhantomTopic, first: int) -> Event:
+        rows = topic.partitions[first:]
+        return {
+            "kind": kind,
+            "text": text,
+            "topic": topic.name,
             "topic_id": uuid_to_text(topic.topic_id),
-            "first_partition": 0,
+            "first_partition": first,
             "partitions": len(rows),
             "replicas": [list(row.replicas) for row in rows],
             "leaders": [row.leader for row in rows],
             "isrs": [list(row.isr) for row in rows],
         }
-        self._changed([event])
 
     def delete_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
@@ -207,16 +220,19 @@ class PhantomState:
     def _add(self, name: str, partitions: int) -> PhantomTopic:
         number = self._next_id
         self._next_id += 1
-        topic = PhantomTopic(name, number.to_bytes(_TOPIC_ID_BYTES, "big"))
-        brokers = list(self.is_up)
-        for index in range(partitions):
-            first = number + index
-            replicas = [brokers[(first + place) % len(brokers)] for place in range(self.replication)]
-            isr = [broker for broker in replicas if self.is_up[broker]]
-            topic.partitions.append(PhantomPartition(isr[0] if isr else NO_LEADER, 0, 0, replicas, isr or replicas[:1]))
+        topic = PhantomTopic(name, number.to_bytes(_TOPIC_ID_BYTES, "big"), self._partitions(number, partitions))
         self.topics[name] = topic
         self._names = None
         return topic
+
+    def _partitions(self, first: int, count: int) -> list[PhantomPartition]:
+        """Returns new partitions with their replicas on the brokers from a number on."""
+        brokers, found = list(self.is_up), []
+        for number in range(first, first + count):
+            replicas = [brokers[(number + place) % len(brokers)] for place in range(self.replication)]
+            isr = [broker for broker in replicas if self.is_up[broker]]
+            found.append(PhantomPartition(isr[0] if isr else NO_LEADER, 0, 0, replicas, isr or replicas[:1]))
+        return found
 
     def _without(self, row: PhantomPartition, broker: int) -> bool:
         if broker not in row.isr:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
 from barnabas.console.problems import Problem
 
 #: A subject, its error code and the broker's message.
 Result = tuple[str, int, str | None]
+#: The subjects that the text of an outcome names if they failed; `results` has all.
+_FAILED_SHOWN: Final = 10
 
 
 def plan(lines: Sequence[str], warnings: Sequence[str] = (), **more: Any) -> dict[str, Any]:
@@ -22,11 +24,18 @@ def outcome(text: str, results: Iterable[Result], accepted: frozenset[int] = fro
     for subject, code, message in results:
         is_done = not code or code in accepted
         shown.append({"subject": subject, "ok": is_done, "text": "" if not code else reason(code, message)})
+    return outcome_of(text, shown)
+
+
+def outcome_of(text: str, shown: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the outcome of subjects with `ok` and `text`. Raises Problem if every subject failed."""
     failed = [each for each in shown if not each["ok"]]
-    if failed and len(failed) == len(shown):
-        raise Problem("refused", f"{failed[0]['subject']}: {failed[0]['text']}", results=shown)
     if failed:
-        text = f"{text}; {len(failed)} of {len(shown)} failed"
+        first = "; ".join(f"{each['subject']}: {each['text']}" for each in failed[:_FAILED_SHOWN])
+        more = f" (and {len(failed) - _FAILED_SHOWN} more)" if len(failed) > _FAILED_SHOWN else ""
+        if len(failed) == len(shown):
+            raise Problem("refused", first + more, results=shown)
+        text = f"{text}; {len(failed)} of {len(shown)} failed: {first}{more}"
     return {"ok": not failed, "text": text, "results": shown}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
@@ -23,17 +24,17 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-_PARTITIONS_MAX: Final = 100_000
+PARTITIONS_MAX: Final = 100_000
 _REPLICATION_MAX: Final = 1_000
 #: The last version of DeleteTopics that names topics as a plain list.
-_DELETE_BY_NAME: Final = 5
+DELETE_BY_NAME: Final = 5
 _SET: Final = 0
 _DELETE: Final = 1
 
 
 async def create_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     name, configs = inputs.text("name"), inputs.texts("configs")
-    partitions = inputs.number("partitions", least=-1, most=_PARTITIONS_MAX, default=-1)
+    partitions = inputs.number("partitions", least=-1, most=PARTITIONS_MAX, default=-1)
     replication = inputs.number("replication", least=-1, most=_REPLICATION_MAX, default=-1)
     wanted = CreateTopicsRequest.CreatableTopic(
         name=name,
@@ -77,7 +78,7 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
         request,
         DeleteTopicsResponse,
         lambda found: found.responses[0].error_code if found.responses else 0,
-        version_max=_DELETE_BY_NAME,
+        version_max=DELETE_BY_NAME,
     )
     return outcome(
         f"topic {name} was deleted", [(row.name or name, row.error_code, row.error_message) for row in answer.responses]
@@ -85,7 +86,7 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
 
 
 async def add_partitions(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
-    name, count = inputs.text("name"), inputs.number("partitions", least=1, most=_PARTITIONS_MAX)
+    name, count = inputs.text("name"), inputs.number("partitions", least=1, most=PARTITIONS_MAX)
     before = len(partition_rows(cluster, name))
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=inputs.is_dry_run)
@@ -107,22 +108,11 @@ async def alter_configs(cluster: WatchedCluster, inputs: Inputs, role: Role) -> 
     kind, name = inputs.choice("kind", ("topic", "broker")), inputs.text("name")
     if kind == "broker" and role < Role.ADMIN:
         raise Problem("role", "configurations of brokers need the role admin")
-    changes: dict[str, str | None] = {**inputs.texts("set"), **dict.fromkeys(inputs.names("remove"))}
-    if not changes:
-        raise Problem("bad-request", "there is nothing to change: set and remove are empty")
+    changes = alterations(inputs)
     if kind == "broker" and not (name.isascii() and name.isdigit()):
         raise Problem("bad-request", f"{name} is not the number of a broker")
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=TOPIC if kind == "topic" else BROKER,
-        resource_name=name,
-        configs=[
-            IncrementalAlterConfigsRequest.AlterableConfig(
-                name=key, config_operation=_DELETE if value is None else _SET, value=value
-            )
-            for key, value in changes.items()
-        ],
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=inputs.is_dry_run)
+    resources = [alterations_of(kind, name, changes)]
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=inputs.is_dry_run)
     if kind == "broker":
         answer = await ask_broker(cluster, int(name), request, IncrementalAlterConfigsResponse)
     else:
@@ -137,6 +127,28 @@ async def alter_configs(cluster: WatchedCluster, inputs: Inputs, role: Role) -> 
     if inputs.is_dry_run:
         return plan([f"removes {key}" if value is None else f"sets {key} = {value}" for key, value in changes.items()])
     return shown
+
+
+def alterations(inputs: Inputs) -> dict[str, str | None]:
+    """Returns the new value of each key; None removes it. Raises Problem."""
+    changes: dict[str, str | None] = {**inputs.texts("set"), **dict.fromkeys(inputs.names("remove"))}
+    if not changes:
+        raise Problem("bad-request", "there is nothing to change: set and remove are empty")
+    return changes
+
+
+def alterations_of(
+    kind: str, name: str, changes: Mapping[str, str | None]
+) -> IncrementalAlterConfigsRequest.AlterConfigsResource:
+    config = IncrementalAlterConfigsRequest.AlterableConfig
+    return IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=TOPIC if kind == "topic" else BROKER,
+        resource_name=name,
+        configs=[
+            config(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+            for key, value in changes.items()
+        ],
+    )
 
 
 async def delete_records(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:

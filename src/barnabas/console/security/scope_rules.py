@@ -1,6 +1,8 @@
 """The routes of a user with patterns: those that answer from what the patterns allow, and the names in each change.
 
-A route that is in neither table is refused to such a user, so that a new route shows nothing until it is in one.
+A change of many topics decides about each of them (`actions.many_topics`): only one that names none of the allowed
+topics is refused here. A route that is in none of the tables is refused to such a user, so that a new route shows
+nothing until it is in one.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ READS: Final = frozenset(
         "overview",
         "map",
         "topics",
+        "topic_policies",
         "topic",
         "partition",
         "brokers",
@@ -44,6 +47,7 @@ READS: Final = frozenset(
         "audit",
     }
 )
+NOT_ALLOWED: Final = "no pattern of this user allows"
 _NO_RULE: Final = "a user whose access is limited by patterns of topics or groups cannot do this"
 
 
@@ -120,9 +124,18 @@ CHANGES: Final[Mapping[str, Rule]] = {
 }
 
 
+#: Changes of many topics, which refuse those that the scope does not allow and change the others.
+OF_MANY_TOPICS: Final = frozenset(
+    {"delete_topics", "delete_records_of_topics", "alter_configs_of_topics", "add_partitions_to_topics"}
+)
+
+
 def check(scope: Scope, route: str, body: Mapping[str, Any] | None) -> None:
     """Raises Problem unless a visitor with this scope can use a route; `body` is that of a change."""
     if not scope.is_restricted or route in READS:
+        return
+    if route in OF_MANY_TOPICS and body is not None:
+        _check_some(scope, body.get("topics"))
         return
     rule = CHANGES.get(route)
     if rule is None or body is None:
@@ -130,4 +143,10 @@ def check(scope: Scope, route: str, body: Mapping[str, Any] | None) -> None:
     for kind, name in rule(body):
         is_seen = isinstance(name, str) and (scope.sees_topic(name) if kind == "topic" else scope.sees_group(name))
         if not is_seen:
-            raise Problem("role", f"no pattern of this user allows the {kind} {str(name)[:200]}")
+            raise Problem("role", f"{NOT_ALLOWED} the {kind} {str(name)[:200]}")
+
+
+def _check_some(scope: Scope, names: Any) -> None:
+    is_list = isinstance(names, list)
+    if not is_list or not any(isinstance(name, str) and scope.sees_topic(name) for name in names):
+        raise Problem("role", f"{NOT_ALLOWED} any of the topics")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.console.cluster_view import ClusterView
@@ -16,6 +17,8 @@ _DEFAULT: Final = 5
 _ORIGINS: Final = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default", 6: "logger"}
 _TYPES: Final = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
 _PASSWORD: Final = 9
+#: The number of topics in one request: a broker answers it within some milliseconds.
+_TOPICS_PER_REQUEST: Final = 200
 
 
 async def topic_configs(cluster: ClusterView, topic: str) -> dict[str, Any]:
@@ -34,6 +37,28 @@ async def broker_configs(cluster: ClusterView, broker_id: int) -> dict[str, Any]
     except NoAnswer as error:
         return _none(str(error))
     return _shown(answer)
+
+
+async def values_of_topics(
+    cluster: ClusterView, names: Sequence[str], keys: Sequence[str]
+) -> dict[str, dict[str, str | None]]:
+    """Returns the values of some configurations of each topic; that of a sensitive one is None. Topics that the cluster
+    does not have, or does not show, are missing. Raises NoAnswer.
+    """
+    found: dict[str, dict[str, str | None]] = {}
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    for begin in range(0, len(names), _TOPICS_PER_REQUEST):
+        resources = [
+            resource(resource_type=TOPIC, resource_name=name, configuration_keys=list(keys))
+            for name in names[begin : begin + _TOPICS_PER_REQUEST]
+        ]
+        answer = await cluster.questions.of_any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+        for row in answer.results:
+            if not row.error_code:
+                found[row.resource_name] = {
+                    each.name: None if _is_secret(each) else each.value for each in row.configs if each.name in keys
+                }
+    return found
 
 
 def _request(kind: int, name: str) -> DescribeConfigsRequest:
@@ -56,7 +81,7 @@ def _shown(answer: DescribeConfigsResponse) -> dict[str, Any]:
 
 
 def _config(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> dict[str, Any]:
-    is_secret = config.is_sensitive or config.config_type == _PASSWORD
+    is_secret = _is_secret(config)
     inherited = next((each for each in config.synonyms if each.source == _DEFAULT), None)
     return {
         "name": config.name,
@@ -68,3 +93,7 @@ def _config(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> di
         "doc": config.documentation,
         "default": None if is_secret or inherited is None else inherited.value,
     }
+
+
+def _is_secret(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> bool:
+    return config.is_sensitive or config.config_type == _PASSWORD

@@ -13,7 +13,7 @@ export class ApiError extends Error {
   /**
    * @param {string} code
    * @param {string} text
-   * @param {{hint?: string, where?: [number, number], retry_s?: number}} [more]
+   * @param {{hint?: string, where?: [number, number], retry_s?: number, results?: {subject: string, ok: boolean, text: string}[]}} [more]
    */
   constructor(code, text, more = {}) {
     super(text);
@@ -21,6 +21,8 @@ export class ApiError extends Error {
     this.hint = more.hint;
     this.where = more.where;
     this.retryS = more.retry_s;
+    /** What became of each part of a change of which every part failed. */
+    this.results = more.results;
   }
 }
 

@@ -1,5 +1,6 @@
 // Numbers, sizes, ages and moments as texts.
 import { texts } from './texts.js';
+/** @import { Policy } from './types.js' */
 
 const UNKNOWN = '?';
 const number = new Intl.NumberFormat('en-US');
@@ -77,6 +78,16 @@ export function day(ms) {
 /** @param {number|null|undefined} ms */
 export function moment(ms) {
   return ms === null || ms === undefined ? UNKNOWN : `${day(ms)} ${clock(ms)}`;
+}
+
+/** Returns what happens to old records of a topic, in short. @param {Policy} policy */
+export function policyText({ cleanup, retention_ms: ms, retention_bytes: size }) {
+  if (cleanup === null) return UNKNOWN;
+  if (cleanup.length === 0) return texts.policy.none;
+  const names = cleanup.join(', ');
+  if (!cleanup.includes('delete')) return names;
+  const limits = [ms === -1 ? null : duration(ms), size === -1 || size === null ? null : bytes(size)].filter(Boolean);
+  return `${names} ${limits.join(' / ') || texts.policy.forever}`;
 }
 
 /** @param {number[]|null|undefined} brokers */

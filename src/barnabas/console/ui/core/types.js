@@ -37,6 +37,7 @@
  *   min_isr: number|null, severity: Severity, state: string, out_of_sync: number, leaderless: number,
  *   size_bytes: number|null, messages: number|null, rate: number|null, groups: number|null,
  *   lag: number|null}} TopicRow */
+/** @typedef {{cleanup: string[]|null, retention_ms: number|null, retention_bytes: number|null}} Policy -1 is no limit */
 /** @typedef {{name: string, value: string|null, origin: string, is_sensitive: boolean, is_read_only: boolean,
  *   type: string|null, doc: string|null, default: string|null}} Config */
 /** @typedef {{topic: string, topic_id: string|null, is_internal: boolean, replication: number, min_isr: number|null,

@@ -10,7 +10,15 @@ import { changed, param } from '../core/url.js';
  *   isFirstDown?: boolean, align?: 'end', isWide?: boolean}} Column `isWide`: left out on a narrow screen.
  */
 
+/**
+ * How rows are chosen. `all`: whether all are; null for some.
+ * @template R
+ * @typedef {{has: (row: R) => boolean, set: (rows: R[], isOn: boolean) => void, all: boolean|null,
+ *   setAll: (isOn: boolean) => void, allLabel: string, label: (row: R) => string}} Choice
+ */
+
 export const ROW_PX = 34;
+const BOX_PX = 30;
 const MARGIN_ROWS = 12;
 /** The rows that are drawn before the height of the table is known: those that fit into the window. */
 const firstRange = () => ({ from: 0, to: Math.ceil(window.innerHeight / ROW_PX) + MARGIN_ROWS });
@@ -22,13 +30,15 @@ narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
  * @template R
  * @param {{label: string, columns: Column<R>[], count: number, row: (index: number) => R|null, keyOf: (row: R) => string,
  *   sort?: string, isDown?: boolean, empty?: any, onRange?: (from: number, to: number) => void, isTall?: boolean,
- *   markOf?: (row: R) => string, minWidth?: number}} props
- * `isTall`: the table has a scroll bar of its own and fills the screen.
+ *   markOf?: (row: R) => string, minWidth?: number, choice?: Choice<R>}} props
+ * `isTall`: the table has a scroll bar of its own and fills the screen. `choice`: rows can be chosen.
  */
 export function Table(props) {
-  const { label, count, row, keyOf, empty, onRange, isTall, markOf, minWidth = 0 } = props;
+  const { label, count, row, keyOf, empty, onRange, isTall, markOf, minWidth = 0, choice } = props;
   const columns = isNarrow.value ? props.columns.filter((column) => !column.isWide) : props.columns;
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
+  /** The row that was chosen last: with Shift, those from there on are. */
+  const anchor = useRef(0);
   const [range, setRange] = useState(firstRange);
   const shownFrom = isTall ? Math.max(0, Math.min(range.from, count)) : 0;
   const shownTo = isTall ? Math.min(count, range.to) : count;
@@ -56,24 +66,38 @@ export function Table(props) {
     onRange?.(shownFrom, shownTo);
   }, [shownFrom, shownTo, onRange]);
 
+  const onChoose = (/** @type {number} */ index, /** @type {boolean} */ isOn, /** @type {boolean} */ isRange) => {
+    const from = isRange ? Math.min(index, anchor.current) : index;
+    const to = isRange ? Math.max(index, anchor.current) : index;
+    anchor.current = index;
+    const found = [];
+    for (let each = from; each <= to; each += 1) found.push(row(each));
+    choice?.set(/** @type {any[]} */ (found.filter((each) => each !== null)), isOn);
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (!choice || !chooseByKey(event, box.current, choice, row, onChoose)) moveFocus(event, box.current);
+  };
+
   const rows = [];
   for (let index = shownFrom; index < shownTo; index += 1) {
     const value = row(index);
     rows.push(html`<${Row} key=${value ? keyOf(value) : `empty ${index}`} index=${index} value=${value}
-      columns=${columns} mark=${value && markOf ? markOf(value) : ''} />`);
+      columns=${columns} mark=${value && markOf ? markOf(value) : ''} choice=${choice} onChoose=${onChoose} />`);
   }
+  const places = columns.length + (choice ? 1 : 0);
   const fixed = columns.reduce((sum, column) => sum + (column.width ?? 140), 0);
   return html`<div class=${isTall ? 'table-box tall' : 'table-box'} ref=${box} role="region" aria-label=${label}
-      tabindex="0" onScroll=${measure} onKeyDown=${(/** @type {KeyboardEvent} */ event) => moveFocus(event, box.current)}>
+      tabindex="0" onScroll=${measure} onKeyDown=${onKeyDown}>
     <table aria-rowcount=${count + 1} style=${{ minWidth: `${Math.max(minWidth, Math.min(fixed, 640))}px` }}>
-      <colgroup>${columns.map(
+      <colgroup>${choice && html`<col style=${{ width: `${BOX_PX}px` }} />`}${columns.map(
         (column) => html`<col key=${column.key} style=${column.width ? { width: `${column.width}px` } : {}} />`,
       )}</colgroup>
-      <thead><tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.key} column=${column} ...${props} />`)}</tr></thead>
+      <thead><tr aria-rowindex="1">${choice && html`<td class="box"><input type="checkbox" aria-label=${choice.allLabel} checked=${choice.all === true} indeterminate=${choice.all === null}
+        onChange=${(/** @type {any} */ event) => choice.setAll(event.currentTarget.checked)} /></td>`}${columns.map((column) => html`<${Head} key=${column.key} column=${column} ...${props} />`)}</tr></thead>
       <tbody>
-        ${shownFrom > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${shownFrom * ROW_PX}px` }}></td></tr>`}
+        ${shownFrom > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${places} style=${{ height: `${shownFrom * ROW_PX}px` }}></td></tr>`}
         ${rows}
-        ${shownTo < count && html`<tr class="space" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${(count - shownTo) * ROW_PX}px` }}></td></tr>`}
+        ${shownTo < count && html`<tr class="space" aria-hidden="true"><td colspan=${places} style=${{ height: `${(count - shownTo) * ROW_PX}px` }}></td></tr>`}
       </tbody>
     </table>
     ${count === 0 && empty ? html`<p class="empty">${empty}</p>` : null}
@@ -93,8 +117,11 @@ function Head({ column, sort, isDown }) {
   </th>`;
 }
 
-/** @param {{index: number, value: any, columns: Column<any>[], mark: string}} props */
-function Row({ index, value, columns, mark }) {
+/**
+ * @param {{index: number, value: any, columns: Column<any>[], mark: string, choice?: Choice<any>,
+ *   onChoose: (index: number, isOn: boolean, isRange: boolean) => void}} props
+ */
+function Row({ index, value, columns, mark, choice, onChoose }) {
   const before = useRef(mark);
   const [isFresh, setFresh] = useState(false);
   useEffect(() => {
@@ -104,7 +131,10 @@ function Row({ index, value, columns, mark }) {
     const timer = setTimeout(() => setFresh(false), 2500);
     return () => clearTimeout(timer);
   }, [mark]);
-  return html`<tr aria-rowindex=${index + 2} class=${isFresh ? 'fresh' : ''} data-index=${index}>
+  const isChosen = Boolean(choice && value && choice.has(value));
+  return html`<tr aria-rowindex=${index + 2} class=${isFresh ? 'fresh' : ''} data-index=${index} data-chosen=${choice ? isChosen : undefined}>
+    ${choice && html`<td class="box">${value && html`<input type="checkbox" aria-label=${choice.label(value)} checked=${isChosen}
+      onClick=${(/** @type {any} */ event) => onChoose(index, event.currentTarget.checked, event.shiftKey)} />`}</td>`}
     ${columns.map((column, place) => {
       const names = column.align === 'end' ? 'end' : '';
       const content = value ? column.cell(value) : place === 0 ? '…' : '';
@@ -115,24 +145,63 @@ function Row({ index, value, columns, mark }) {
   </tr>`;
 }
 
+/** Returns the row that has the focus. @param {HTMLElement|null} box */
+function focusedRow(box) {
+  const found = document.activeElement?.closest('tr[data-index]');
+  return found instanceof HTMLElement && box?.contains(found) ? found : null;
+}
+
 /**
- * Moves the focus between the first links of rows.
+ * Chooses rows by keys: the one with the focus, it and its neighbour, or all. Returns whether the key has done all it does.
+ * @template R
+ * @param {KeyboardEvent} event
+ * @param {HTMLElement|null} box
+ * @param {Choice<R>} choice
+ * @param {(index: number) => R|null} row
+ * @param {(index: number, isOn: boolean, isRange: boolean) => void} onChoose
+ */
+function chooseByKey(event, box, choice, row, onChoose) {
+  const isBox = event.target instanceof HTMLInputElement;
+  if ((event.ctrlKey || event.metaKey) && event.key === 'a') {
+    event.preventDefault();
+    choice.setAll(true);
+    return true;
+  }
+  const present = focusedRow(box);
+  const value = present ? row(Number(present.dataset.index)) : null;
+  if (!present || value === null || event.ctrlKey || event.metaKey || event.altKey) return false;
+  const index = Number(present.dataset.index);
+  if (event.key === 'x' || (event.key === ' ' && !isBox)) {
+    event.preventDefault();
+    onChoose(index, !choice.has(value), false);
+    return true;
+  }
+  if (event.shiftKey && (event.key === 'ArrowDown' || event.key === 'ArrowUp')) {
+    onChoose(index, true, false);
+    onChoose(Math.max(0, index + (event.key === 'ArrowDown' ? 1 : -1)), true, true);
+  }
+  return false;
+}
+
+/**
+ * Moves the focus between the first links of rows, or between their boxes.
  * @param {KeyboardEvent} event
  * @param {HTMLElement|null} box
  */
 function moveFocus(event, box) {
-  if (event.target instanceof HTMLElement && event.target.closest('input, select, textarea')) return;
+  if (event.target instanceof HTMLElement && event.target.closest('input:not([type=checkbox]), select, textarea')) return;
+  const wantedKind = event.target instanceof HTMLInputElement ? 'input' : 'a, button';
   const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 15, PageUp: -15 };
   const step = steps[/** @type {keyof typeof steps} */ (event.key)];
   if (!box || step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-  const present = document.activeElement?.closest('tr[data-index]');
+  const present = focusedRow(box);
   const last = Number(box.querySelector('table')?.getAttribute('aria-rowcount')) - 2;
-  const index = present ? Number(present.getAttribute('data-index')) + step : 0;
+  const index = present ? Number(present.dataset.index) + step : 0;
   const wanted = Math.max(0, Math.min(last, index));
   event.preventDefault();
   const focus = () => {
     const row = box.querySelector(`tr[data-index="${wanted}"]`);
-    const link = row?.querySelector('a, button');
+    const link = row?.querySelector(wantedKind);
     if (link instanceof HTMLElement) {
       link.focus();
       link.closest('tr')?.scrollIntoView({ block: 'nearest' });

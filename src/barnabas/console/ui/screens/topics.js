@@ -1,36 +1,50 @@
 // Topics: which are there, how big, how busy, how safe? 10,000 rows, of which only those in sight are fetched.
-import { useCallback, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { address, can, get } from '../core/api.js';
+import { chooseAll, choose, chosenRows } from '../core/chosen.js';
 import { asApiError, note, throttled } from '../core/data.js';
 import { openStream } from '../core/live.js';
 import { atMs, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
-import { bytes, count, plural, rate } from '../core/format.js';
+import { bytes, count, plural, policyText, rate } from '../core/format.js';
 import { PartitionLink, State } from '../parts/badges.js';
 import { Table } from '../parts/table.js';
 import { Waiting } from '../parts/state_of_answer.js';
+import { ChosenBar, ManyTopicsDialog } from '../parts/many_topics.js';
 import { CreateTopic } from '../parts/topic_dialogs.js';
 /** @import { Column } from '../parts/table.js' */
-/** @import { TopicRow, Severity } from '../core/types.js' */
+/** @import { Policy, TopicRow, Severity } from '../core/types.js' */
 
 const PAGE = 100;
 const PAGES_KEPT = 60;
+const POLICIES_MS = 15_000;
 
-/** @type {Column<TopicRow>[]} */
-const COLUMNS = [
+/** @typedef {Map<string, Policy>} Policies */
+
+/** @param {Policies} policies @param {string|null} problem @returns {Column<TopicRow>[]} */
+const columnsOf = (policies, problem) => [
   { key: 'name', title: 'Topic', sort: 'name', cell: (row) => html`<${PartitionLink} topic=${row.topic} />${row.is_internal && html`<span class="chip plain">internal</span>`}` },
   { key: 'state', title: 'State', width: 146, sort: 'severity', isFirstDown: true, cell: (row) => html`<${State} severity=${row.severity} text=${row.state} />` },
   { key: 'partitions', title: 'Partitions', width: 98, sort: 'partitions', isFirstDown: true, align: 'end', cell: (row) => count(row.partitions) },
-  { key: 'out', title: 'Out of sync', hint: 'Partitions with a replica out of sync', width: 110, sort: 'out_of_sync', isFirstDown: true, align: 'end', isWide: true,
+  { key: 'out', title: 'OSR', hint: 'Partitions with a replica out of sync', width: 60, sort: 'out_of_sync', isFirstDown: true, align: 'end', isWide: true,
     cell: (row) => html`<span class=${row.out_of_sync ? 'bad' : 'nothing'}>${count(row.out_of_sync)}</span>` },
-  { key: 'replication', title: 'RF', hint: 'Replication factor', width: 50, sort: 'replication', align: 'end', isWide: true, cell: (row) => count(row.replication) },
-  { key: 'min', title: 'Min ISR', hint: 'min.insync.replicas', width: 84, sort: 'min_isr', align: 'end', isWide: true, cell: (row) => count(row.min_isr) },
-  { key: 'size', title: 'Size', hint: 'Of the leaders’ logs', width: 88, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
-  { key: 'messages', title: 'Records', hint: 'End offsets minus start offsets', width: 92, sort: 'messages', isFirstDown: true, align: 'end', isWide: true, cell: (row) => count(row.messages) },
-  { key: 'rate', title: 'Written', hint: 'Records a second', width: 84, sort: 'rate', isFirstDown: true, align: 'end', isWide: true, cell: (row) => rate(row.rate) },
-  { key: 'lag', title: 'Lag', hint: 'Records that groups have not read yet', width: 76, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
+  { key: 'replication', title: 'RF', hint: 'Replication factor', width: 46, sort: 'replication', align: 'end', isWide: true, cell: (row) => count(row.replication) },
+  { key: 'min', title: 'Min ISR', hint: 'min.insync.replicas', width: 80, sort: 'min_isr', align: 'end', isWide: true, cell: (row) => count(row.min_isr) },
+  { key: 'size', title: 'Size', hint: 'Of the leaders’ logs', width: 82, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
+  { key: 'messages', title: 'Records', hint: 'End offsets minus start offsets', width: 86, sort: 'messages', isFirstDown: true, align: 'end', isWide: true, cell: (row) => count(row.messages) },
+  { key: 'rate', title: 'Written', hint: 'Records a second', width: 80, sort: 'rate', isFirstDown: true, align: 'end', isWide: true, cell: (row) => rate(row.rate) },
+  { key: 'lag', title: 'Lag', hint: 'Records that groups have not read yet', width: 70, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
+  { key: 'policy', title: 'Policy', hint: texts.policy.hint, width: 122, isWide: true, cell: (row) => policyCell(policies.get(row.topic), problem) },
 ];
+
+/** @param {Policy|undefined} policy @param {string|null} problem */
+function policyCell(policy, problem) {
+  if (!policy) return problem ? html`<span class="unknown" title=${problem}>?</span>` : '';
+  const full = `cleanup.policy ${policy.cleanup?.join(', ') ?? '?'}, retention.ms ${policy.retention_ms ?? '?'}, retention.bytes ${policy.retention_bytes ?? '?'}`;
+  return html`<span title=${full}>${policyText(policy)}</span>`;
+}
+
 const SEVERITIES = /** @type {Severity[]} */ (['critical', 'error', 'warning', 'notice', 'ok']);
 
 export function Topics() {
@@ -41,33 +55,49 @@ export function Topics() {
     sort: param('sort') ?? 'name',
     desc: param('desc') ?? '0',
   };
-  const { rows, total, matched, error, envelope, onRange } = usePages(filters);
+  const { rows, total, matched, error, envelope, policies, problem, onRange, reload } = usePages(filters);
+  const chosen = chosenRows(matched);
+  const columns = useMemo(() => columnsOf(policies, problem), [policies, problem]);
+  // Another filter matches other topics: “all that match” would silently be others.
+  const filter = (/** @type {Record<string, string|number|null>} */ changes, /** @type {{replace?: boolean}} */ options = {}) =>
+    setParams(chosen.isAll ? { ...changes, chosen: null, without: null } : changes, options);
   const states = new Set(filters.state.split(',').filter(Boolean));
   const toggle = (/** @type {Severity} */ severity) => {
     if (!states.delete(severity)) states.add(severity);
-    setParams({ state: [...states].join(',') });
+    filter({ state: [...states].join(',') });
+  };
+  const mayChange = can('operator');
+  const choice = mayChange && {
+    has: (/** @type {TopicRow} */ each) => chosen.has(each.topic),
+    set: (/** @type {TopicRow[]} */ some, /** @type {boolean} */ isOn) => choose(chosenRows(matched), some.map((each) => each.topic), isOn),
+    all: chosen.count === 0 ? false : chosen.count === matched ? true : null,
+    setAll: chooseAll,
+    allLabel: texts.chosen.all,
+    label: (/** @type {TopicRow} */ each) => texts.chosen.one(each.topic),
   };
   const row = useCallback((/** @type {number} */ index) => rows.get(index) ?? null, [rows]);
   const csv = address('/api/topics', { ...filters, format: 'csv', at: atMs() });
   return html`
     <div class="tools">
       <input type="search" class="filter short-filter" aria-label="Filter topics by name" placeholder="Name, * is anything" value=${filters.q} spellcheck=${false}
-        onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
+        onInput=${(/** @type {any} */ event) => filter({ q: event.currentTarget.value }, { replace: true })} />
       <span class="choices" role="group" aria-label="States">${SEVERITIES.map(
         (each) => html`<button key=${each} class="choice" aria-pressed=${states.has(each)} onClick=${() => toggle(each)} title=${texts.severityHelp[each]}>
           <${State} severity=${each} /></button>`,
       )}</span>
-      <label class="check"><input type="checkbox" checked=${filters.internal === '1'} onChange=${(/** @type {any} */ event) => setParams({ internal: event.currentTarget.checked ? 1 : null })} /> internal</label>
+      <label class="check"><input type="checkbox" checked=${filters.internal === '1'} onChange=${(/** @type {any} */ event) => filter({ internal: event.currentTarget.checked ? 1 : null })} /> internal</label>
       <span class="grow"></span>
       <span class="found" role="status">${matched === null ? '' : matched === total ? plural(matched, 'topic') : `${count(matched)} of ${plural(total ?? 0, 'topic')}`}</span>
       <a class="button" href=${csv} download>CSV</a>
       ${can('operator') && html`<button onClick=${() => setParams({ do: 'create' })}>New topic</button>`}
     </div>
+    ${chosen.count > 0 && mayChange && html`<${ChosenBar} chosen=${chosen} />`}
     ${matched === null
       ? html`<${Waiting} error=${error} envelope=${envelope} />`
-      : html`<${Table} label="Topics" isTall columns=${COLUMNS} count=${matched} row=${row} keyOf=${(/** @type {TopicRow} */ each) => each.topic}
+      : html`<${Table} label="Topics" isTall columns=${columns} choice=${choice} count=${matched} row=${row} keyOf=${(/** @type {TopicRow} */ each) => each.topic}
           sort=${filters.sort} isDown=${filters.desc === '1'} onRange=${onRange} markOf=${(/** @type {TopicRow} */ each) => `${each.severity} ${each.out_of_sync}`}
           empty=${total === 0 && !filters.q ? texts.empty.topics : texts.empty.topicsFilter} />`}
+    <${ManyTopicsDialog} chosen=${chosen} filters=${filters} onDone=${reload} />
     ${param('do') === 'create' && can('operator') && html`<${CreateTopic} onClose=${() => setParams({ do: null }, { replace: true })} />`}`;
 }
 
@@ -86,17 +116,33 @@ function usePages(filters) {
     error: /** @type {any} */ (null),
     envelope: /** @type {any} */ (null),
   });
+  const [known, setKnown] = useState({ policies: /** @type {Policies} */ (new Map()), problem: /** @type {string|null} */ (null) });
   const range = useRef({ from: 0, to: 60 });
-  const loader = useRef({ load: (/** @type {boolean} */ _isAll) => {} });
+  const loader = useRef({ load: (/** @type {boolean} */ _isAll) => {}, reload: () => {} });
 
   useLayoutEffect(() => {
     const abort = new AbortController();
     /** @type {Set<number>} */
     const fetched = new Set();
+    /** When the policies of a page were asked for. @type {Map<number, number>} */
+    const asked = new Map();
     /** @type {(() => void)|undefined} */
     let close;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     let timer;
+    // The rows do not wait for what the brokers answer about their policies.
+    const loadPolicies = async (/** @type {number} */ page) => {
+      if (at !== null || performance.now() - (asked.get(page) ?? -POLICIES_MS) < POLICIES_MS) return;
+      asked.set(page, performance.now());
+      try {
+        const { data } = await get('/api/topic-policies', { ...filters, offset: page * PAGE, limit: PAGE }, { signal: abort.signal });
+        const { policies, problem } = /** @type {{policies: Record<string, Policy>, problem: string|null}} */ (data ?? { policies: {}, problem: null });
+        setKnown((old) => ({ policies: new Map([...(old.policies.size < PAGES_KEPT * PAGE ? old.policies : []), ...Object.entries(policies)]), problem }));
+      } catch (error) {
+        asked.delete(page);
+        if (!abort.signal.aborted) setKnown((old) => ({ ...old, problem: asApiError(error).message }));
+      }
+    };
     const loadPage = async (/** @type {number} */ page) => {
       fetched.add(page);
       try {
@@ -114,6 +160,7 @@ function usePages(filters) {
           data.rows.forEach((/** @type {TopicRow} */ each, /** @type {number} */ place) => rows.set(data.offset + place, each));
           return { key, rows, total: data.total, matched: data.matched, error: null, envelope };
         });
+        void loadPolicies(page);
         if (at === null && !close) {
           close = openStream('topics', {}, `${envelope.boot}.${envelope.version}`, {
             onStale: throttled(() => load(true), 1000),
@@ -134,7 +181,11 @@ function usePages(filters) {
       const last = Math.floor(Math.max(0, range.current.to - 1) / PAGE);
       for (let page = first; page <= last; page += 1) if (!fetched.has(page)) void loadPage(page);
     };
-    loader.current = { load };
+    const reload = () => {
+      asked.clear();
+      load(true);
+    };
+    loader.current = { load, reload };
     range.current = { from: 0, to: 60 };
     load(true);
     return () => {
@@ -148,5 +199,6 @@ function usePages(filters) {
     range.current = { from, to: Math.max(to, from + 1) };
     loader.current.load(false);
   }, []);
-  return { ...state, onRange };
+  const reload = useCallback(() => loader.current.reload(), []);
+  return { ...state, ...known, onRange, reload };
 }
