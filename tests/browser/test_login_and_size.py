@@ -116,35 +116,3 @@ def test_ten_thousand_topics(visit: Visit, phantom: PhantomCluster) -> None:
     picture.focus()
     page.keyboard.press("ArrowDown")
     expect(page.locator("#map-spoken")).to_contain_text("on broker 1")
-
-
-def test_groups_of_the_map_move_with_their_states_and_the_cursor_with_its_replica(browser: Browser) -> None:
-    with (
-        PhantomCluster(topics=500, partitions=4, journal=True) as changing,
-        RunningConsole([target_of(changing)], ConsoleOptions(interval_s=0.1)) as own,
-    ):
-        own.filled()
-        visit = Visit(browser, own.url)
-        page = visit.open("/map?group=state")
-        picture, spoken = page.get_by_role("application"), page.locator("#map-spoken")
-        picture.focus()
-        for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
-            page.keyboard.press(key)
-        # One more is the partition of the journal, which is the first one.
-        expect(spoken).to_contain_text("in sync, 2,001 partitions: topic-00000-1 on broker 1")
-        changing.change(lambda state: state.shrink_isr("topic-00000", 1, 2))
-        expect(spoken).to_contain_text("at min ISR, 1 partition: topic-00000-1 on broker 1")
-        page.keyboard.press("ArrowDown")
-        expect(spoken).to_contain_text("in sync, 2,000 partitions: __cluster_events-0 on broker 1")
-        page.get_by_role("button", name="As a table").click()
-        rows = page.get_by_role("region", name="Partitions, in the order of the map")
-        expect(rows.locator("table")).to_have_attribute("aria-rowcount", "2002")
-        names = rows.locator("tbody tr[data-index] th")
-        expect(names.nth(0)).to_have_text("topic-00000-1")
-        expect(names.nth(1)).to_have_text("__cluster_events-0")
-        assert names.count() < 100
-        changing.change(lambda state: state.expand_isr("topic-00000", 1, 2))
-        expect(names.nth(0)).to_have_text("__cluster_events-0")
-        expect(names.nth(2)).to_have_text("topic-00000-1")
-        visit.check()
-        visit.close()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import EVENTS_TOPIC
+from barnabas.protocol.codec import encode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.delete_records import DeleteRecordsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -296,10 +298,32 @@ class PhantomAnswers:
         )
 
     def _members(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        group, member = DescribeGroupsResponse.DescribedGroup, DescribeGroupsResponse.DescribedGroupMember
-        return DescribeGroupsResponse(groups=[group(group_id=name, members=[member()]) for name in request.groups])
+        """Shows the members of groups; of a group without known ones, a member without partitions."""
+        group = DescribeGroupsResponse.DescribedGroup
+        found = {name: self._state.members.get(name, {"": []}) for name in request.groups}
+        return DescribeGroupsResponse(
+            groups=[
+                group(group_id=name, members=[_member(each, keys) for each, keys in members.items()])
+                for name, members in found.items()
+            ]
+        )
 
     def _wanted(self, request: DescribeLogDirsRequest) -> dict[str, list[int]]:
         if request.topics is None:
             return {name: list(range(len(topic.partitions))) for name, topic in self._state.topics.items()}
         return {topic.topic: topic.partitions for topic in request.topics}
+
+
+def _member(name: str, keys: Sequence[tuple[str, int]]) -> DescribeGroupsResponse.DescribedGroupMember:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in keys:
+        by_topic.setdefault(topic, []).append(index)
+    row = ConsumerProtocolAssignment.TopicPartition
+    body = ConsumerProtocolAssignment(
+        assigned_partitions=[row(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
+    )
+    version = ConsumerProtocolAssignment.VERSIONS[1]
+    assignment = version.to_bytes(2, "big") + bytes(encode(body, version)) if keys else b""
+    return DescribeGroupsResponse.DescribedGroupMember(
+        member_id=name, client_id=name.partition("-")[0], client_host="/127.0.0.1", member_assignment=assignment
+    )

@@ -79,6 +79,8 @@ class PhantomState:
         self.topics: dict[str, PhantomTopic] = {}
         #: The committed offsets of groups, by topic and partition. Their coordinator is the first broker that is up.
         self.groups: dict[str, dict[tuple[str, int], int]] = {}
+        #: The members of groups, and the partitions that each has.
+        self.members: dict[str, dict[str, list[tuple[str, int]]]] = {}
         #: The log directories of each broker, and what moves: replicas added and removed by partition, the directories
         #: of replicas that are not in the first one, the targets of copies with their bytes, those that brokers
         #: remember for replicas that they do not have yet.
@@ -119,29 +121,14 @@ class PhantomState:
 
     def create_topic(self, name: str, partitions: int) -> None:
         topic = self._add(name, partitions)
-        self._changed([self._new_partitions("topic-created", f"User:tester created {name}", topic, 0)])
+        self._changed([_new_partitions("topic-created", f"User:tester created {name}", topic, 0)])
 
     def add_partitions(self, name: str, count: int) -> None:
         """Adds partitions, until there are `count`."""
         topic = self.topics[name]
         first = len(topic.partitions)
         topic.partitions += self._partitions(first + 1, count - first)
-        self._changed([self._new_partitions("partitions-added", f"User:tester widened {name}", topic, first)])
-
-    @staticmethod
-    def _new_partitions(kind: str, text: str, topic: PhantomTopic, first: int) -> Event:
-        rows = topic.partitions[first:]
-        return {
-            "kind": kind,
-            "text": text,
-            "topic": topic.name,
-            "topic_id": uuid_to_text(topic.topic_id),
-            "first_partition": first,
-            "partitions": len(rows),
-            "replicas": [list(row.replicas) for row in rows],
-            "leaders": [row.leader for row in rows],
-            "isrs": [list(row.isr) for row in rows],
-        }
+        self._changed([_new_partitions("partitions-added", f"User:tester widened {name}", topic, first)])
 
     def delete_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
@@ -209,6 +196,12 @@ class PhantomState:
 
     def commit(self, group: str, name: str, partition: int, offset: int) -> None:
         self.groups.setdefault(group, {})[name, partition] = offset
+        self.volume_version += 1
+
+    def assign(self, group: str, members: dict[str, list[tuple[str, int]]]) -> None:
+        """Replaces the members of a group, with the partitions that each has."""
+        self.groups.setdefault(group, {})
+        self.members[group] = members
         self.volume_version += 1
 
     # -- parts of changes
@@ -324,4 +317,19 @@ def _event(
         "after": after,
         "text": because,
         "cause": cause,
+    }
+
+
+def _new_partitions(kind: str, text: str, topic: PhantomTopic, first: int) -> Event:
+    rows = topic.partitions[first:]
+    return {
+        "kind": kind,
+        "text": text,
+        "topic": topic.name,
+        "topic_id": uuid_to_text(topic.topic_id),
+        "first_partition": first,
+        "partitions": len(rows),
+        "replicas": [list(row.replicas) for row in rows],
+        "leaders": [row.leader for row in rows],
+        "isrs": [list(row.isr) for row in rows],
     }

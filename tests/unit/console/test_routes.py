@@ -458,3 +458,26 @@ def test_no_answer_waits_for_a_stream_that_is_not_read(console: RunningConsole, 
         writer.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_group_shows_its_members_and_the_partitions_that_nobody_reads(
+    console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    phantom.change(lambda state: state.commit("readers", "topic-00002", 3, 0))
+    phantom.change(lambda state: state.commit("readers", "removed", 0, 5))
+    phantom.change(
+        lambda state: state.assign(
+            "readers", {"a-1": [("topic-00001", 0), ("topic-00001", 2)], "b-1": [("topic-00002", 0)], "c-1": []}
+        )
+    )
+    console.until(lambda: console.ask("group", name="readers").status == 200, "the group is read", within_s=60)
+    found = console.get("group", name="readers")
+    assert found["assigned"] == [
+        {"topic": "removed", "partitions": 0},
+        {"topic": "topic-00001", "partitions": 4},
+        {"topic": "topic-00002", "partitions": 4},
+    ]
+    members = {
+        each["member"]: [(row["topic"], row["partition"]) for row in each["assignments"]] for each in found["members"]
+    }
+    assert members == {"a-1": [("topic-00001", 0), ("topic-00001", 2)], "b-1": [("topic-00002", 0)], "c-1": []}

@@ -34,6 +34,8 @@ def phantom() -> Iterator[PhantomCluster]:
         running.change(lambda state: state.produce("shop-orders", 0, 50))
         running.change(lambda state: state.commit("shop-readers", "shop-orders", 0, 10))
         running.change(lambda state: state.commit("shop-readers", "secret-plans", 0, 0))
+        mixed = [("shop-orders", 0), ("shop-returns", 2), ("secret-plans", 1)]
+        running.change(lambda state: state.assign("shop-readers", {"reader-1": mixed}))
         running.change(lambda state: state.commit("secret-readers", "shop-orders", 0, 1))
         yield running
 
@@ -133,6 +135,12 @@ def test_what_is_allowed_is_whole(console: RunningConsole) -> None:
     assert console.get("overview")["partitions"] == 6
     assert [row["group"] for row in console.get("groups")["rows"]] == ["shop-readers"]
     assert [row["topic"] for row in console.get("group", name="shop-readers")["partitions"]] == ["shop-orders"]
+    group = console.get("group", name="shop-readers")
+    assert group["members"][0]["assignments"] == [
+        {"topic": "shop-orders", "partition": 0},
+        {"topic": "shop-returns", "partition": 2},
+    ]
+    assert group["assigned"] == [{"topic": "shop-orders", "partitions": 3}, {"topic": "shop-returns", "partitions": 3}]
     assert [each["name"] for each in console.session()["clusters"]] == ["phantom"]
     assert console.get("topic", name="shop-orders")["groups"][0]["group"] == "shop-readers"
     events = console.get("timeline")["events"]

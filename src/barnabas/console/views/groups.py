@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,7 +76,20 @@ async def group_view(cluster: ClusterView, rates: Rates, name: str) -> dict[str,
     partitions = [
         {**row, "member": readers.get((row["topic"], row["partition"]))} for row in _rows(cluster, rates, state)
     ]
-    return _group(cluster, rates, name, state) | {"members": members, "partitions": partitions, "problem": problem}
+    topics = _topics(cluster, {*(topic for topic, _ in readers), *(topic for topic, _ in state.offsets)})
+    of_group = _group(cluster, rates, name, state) | {"assigned": topics}
+    return of_group | {"members": members, "partitions": partitions, "problem": problem}
+
+
+def _topics(cluster: ClusterView, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Returns how many partitions each topic has, so that those that nobody reads are known, too; 0 for a topic that
+    does not exist any more.
+    """
+    known = cluster.table.topics.by_name
+    return [
+        {"topic": name, "partitions": len(known[name].rows_by_partition) if name in known else 0}
+        for name in sorted(names)
+    ]
 
 
 def _group(cluster: ClusterView, rates: Rates, name: str, state: GroupState) -> dict[str, Any]:

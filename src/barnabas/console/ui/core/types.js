@@ -72,7 +72,7 @@
  *   lag_s: number|null, member: string|null}} GroupPartition */
 /** @typedef {{group: string, state: string, protocol: string|null, coordinator: number|null,
  *   members: {member: string, client: string, host: string, instance: string|null,
- *   assignments: {topic: string, partition: number}[]}[], partitions: GroupPartition[], lag: number|null,
+ *   assignments: {topic: string, partition: number}[]}[], assigned: {topic: string, partitions: number}[], partitions: GroupPartition[], lag: number|null,
  *   lag_s: number|null, since_ms: number|null, level_ms: number|null, problem: string|null}} GroupPage */
 /** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean, schema?: {id: number, name: string}|null,
  *   is_masked?: boolean, problem?: string|null}} Value */

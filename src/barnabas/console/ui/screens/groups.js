@@ -6,6 +6,7 @@ import { useRoute } from '../core/data.js';
 import { atMs, go, href, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { clock, count, duration, moment, plural } from '../core/format.js';
+import { AssignmentOf } from '../parts/assignment.js';
 import { BrokerLink, PartitionLink } from '../parts/badges.js';
 import { ActionDialog } from '../parts/action_dialog.js';
 import { Table, sorted } from '../parts/table.js';
@@ -87,13 +88,8 @@ export function GroupScreen() {
       ${can('admin') && html`<button disabled=${data.partitions.length === 0} onClick=${() => setShown('offsets')}>Delete offsets</button><button onClick=${() => setShown('delete')}>Delete</button>`}
     </section>
     ${data.problem && html`<p class="warning" role="status">${data.problem}</p>`}
-    <section class="panel" aria-label="Members"><h2>Members</h2>
-      ${data.members.length === 0
-        ? html`<p class="empty">${texts.empty.members}</p>`
-        : html`<ul class="cards">${data.members.map(
-            (each) => html`<li key=${each.member} class="panel"><strong class="wrap">${each.instance ?? each.client}</strong><span class="muted code wrap">${each.member}</span><span>${each.host}</span>
-              <span class="assigned">${each.assignments.map((one) => html`<a key=${`${one.topic}-${one.partition}`} class="chip plain" href=${href('/partition', one)}>${one.topic}-${one.partition}</a>`)}</span></li>`,
-          )}</ul>`}</section>
+    <section class="panel" aria-label=${texts.assignment.title}><h2>${texts.assignment.title}</h2>
+      <${AssignmentOf} group=${data} /></section>
     <section class="panel" aria-label="Offsets"><h2>Offsets</h2>
       <${Table} label="Offsets by partition" count=${rows.length} isTall=${rows.length > 60} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${(/** @type {GroupPartition} */ row) => `${row.topic}-${row.partition}`}
         sort=${sort} isDown=${isDown} empty=${texts.empty.offsets} columns=${[
