@@ -70,6 +70,7 @@ def test_pictures_of_a_kill(browser: Browser, console: RunningConsole, folder: P
         ("partition", f"/partition?topic={ORDERS}&partition=0", "Why it is so"),
         ("timeline", "/timeline", "broker-gone"),
         ("whatif", "/whatif?ask=restart&broker=1", "would change"),
+        ("map-groups", "/map?group=leader", "group by"),
         ("topics", "/topics?sort=size&desc=1", ORDERS),
         ("brokers", "/brokers", "Links between brokers"),
         ("broker", "/broker?id=1", "This replica"),
@@ -146,20 +147,33 @@ def test_pictures_of_records_and_moves(
     visit.check()
 
 
+def _readers(bootstrap: str) -> list[Consumer]:
+    """Returns the two members of a group that share the payments, after they have read most of them."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "invoices", "auto.offset.reset": "earliest"}
+    found = [Consumer({**settings, "client.id": f"invoices-{number}"}) for number in (1, 2)]
+    for each in found:
+        each.subscribe([PAYMENTS])
+    read, deadline_s = 0, time.monotonic() + 60
+    while read < 150 or not all(each.assignment() for each in found):
+        read += sum(len(each.consume(20, timeout=0.2)) for each in found)
+        assert time.monotonic() < deadline_s, "the group does not read"
+    for each in found:
+        each.commit(asynchronous=False)
+    return found
+
+
 def _take_records(visit: Visit, console: RunningConsole, bootstrap: str, folder: Path) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "invoices", "auto.offset.reset": "earliest"})
-    consumer.subscribe([PAYMENTS])
-    assert len(consumer.consume(150, timeout=20)) == 150
-    consumer.commit(asynchronous=False)
+    consumers = _readers(bootstrap)
     page = visit.open("/messages?topic=payments&from=start&filter=value.amount%20%3E%20300")
     expect(page.get_by_role("region", name="Records")).to_contain_text("customer-", timeout=20_000)
     page.screenshot(path=folder / "console-messages.png")
     console.until(lambda: "invoices" in str(console.get("groups")), "the console does not know the group", 60.0)
     page.goto(f"{visit.url}/group?name=invoices")
-    expect(page.locator("main")).to_contain_text("rdkafka", timeout=20_000)
+    expect(rows_of(page, "Members")).to_have_count(len(consumers), timeout=20_000)
     time.sleep(2.5)
     page.screenshot(path=folder / "console-group.png")
-    consumer.close()
+    for each in consumers:
+        each.close()
     page.goto(f"{visit.url}/messages?topic=payments&live=1")
     expect(page.locator(".tail-state")).to_have_text("live")
     producer = Producer({"bootstrap.servers": bootstrap})

@@ -137,7 +137,19 @@ def test_rules_passwords_and_quotas_are_listed_and_changed(visit: Visit, console
     page.get_by_role("button", name="Set a quota").click()
     confirm(page, "Set a quota", "Set", {"Name": "bob", "Value": "1000000"})
     expect(page.get_by_role("region", name="Quotas", exact=True)).to_contain_text("producer_byte_rate 1000000")
+    for name, text in (
+        ("SCRAM users as CSV", "bob,SCRAM-SHA-512,"),
+        ("SCRAM users as JSON", '"user": "bob"'),
+        ("Quotas as CSV", "bob,,,1000000.0,"),
+        ("ACLs as JSON", '"rows": []'),
+    ):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=name).click()
+        content = download.value.path().read_text()
+        assert text in content, content
+        assert "correct horse" not in content
     page.reload()
     audit = page.get_by_role("region", name="Entries of the audit")
     expect(audit).to_contain_text("set-scram-user")
+    expect(audit).to_contain_text("export-scram-users")
     assert "correct horse" not in page.content()

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -129,6 +130,26 @@ def test_masked_fields_are_in_no_list_record_file_or_question(console: RunningCo
     for question in ({"q": "4111"}, {"filter": 'value.number == "4111"'}, {"filter": 'key == "ann"'}):
         assert console.get("messages", topic="cards", **question)["records"] == []
     assert len(console.get("messages", topic="cards", filter="value.n == 1")["records"]) == 1
+
+
+@pytest.mark.usefixtures("producer")
+def test_an_export_of_records_is_in_the_audit_without_their_content(console: RunningConsole) -> None:
+    shown = console.ask("messages", topic="cards", **{"from": "start"})
+    assert shown.status == 200
+    before = console.get("audit")["entries"]
+    answer = console.ask(
+        "messages", topic="cards", q="ann-7", filter='key == "4110"', format="csv", **{"from": "start"}
+    )
+    assert answer.status == 200
+    entries = console.get("audit")["entries"][: -len(before) or None]
+    assert [(each["action"], each["result"]) for each in entries] == [
+        ("export-records", "ok"),
+        ("export-records", "begun"),
+    ]
+    assert entries[0]["arguments"] == {"topic": "cards", "format": "csv", "limit": 50}
+    assert entries[0]["text"] == "0 records"
+    for content in ("ann-7", "4110"):
+        assert content not in json.dumps(entries)
 
 
 @pytest.mark.usefixtures("producer")
@@ -303,3 +324,47 @@ def test_quotas_are_set_and_removed(console: RunningConsole) -> None:
     console.until(lambda: row not in console.get("quotas")["rows"], "the quota is gone")
     for bad in ({"entity": {"group": "x"}}, {"quotas": {"x": 1}}, {"quotas": {"producer_byte_rate": -1}}):
         assert console.post("actions/set-quotas", body | bad).code == "bad-request"
+
+
+def test_rules_users_and_quotas_are_files_without_formulas_and_secrets(console: RunningConsole) -> None:
+    rule = {"resource": "group", "name": "=1+1", "pattern": "literal", "principal": "User:ann", "host": "*"}
+    rule |= {"operation": "read", "permission": "allow"}
+    quota = {"entity": {"user": "+ann", "client-id": None}, "quotas": {"request_percentage": 12.5}}
+    made = [
+        ("add-acl", rule),
+        ("set-scram-user", {"user": "=bob", "mechanism": "SCRAM-SHA-256", "password": "correct horse battery"}),
+        ("set-quotas", quota),
+    ]
+    for action, body in made:
+        assert console.post(f"actions/{action}", body).json["ok"] is True
+    user = {"user": "=bob", "mechanism": "SCRAM-SHA-256", "iterations": 4096}
+    for route, row in (("acls", rule), ("scram-users", user), ("quotas", quota)):
+        listed = partial(lambda name, wanted: wanted in console.get(name)["rows"], route, row)
+        console.until(listed, f"{route} are listed")
+        answer = console.ask(route, format="json-file")
+        assert answer.headers["content-disposition"] == f'attachment; filename="{_cluster_name(console)}-{route}.json"'
+        assert (answer.json["kind"], answer.json["cluster"]) == (route, _cluster_name(console))
+        assert answer.json["rows"] == console.get(route)["rows"]
+        assert row in answer.json["rows"]
+    files = {route: console.ask(route, format="csv") for route in ("acls", "scram-users", "quotas")}
+    tables = {route: list(csv.DictReader(io.StringIO(each.body.decode()))) for route, each in files.items()}
+    assert [row["principal"] for row in tables["acls"] if row["name"] == "'=1+1"] == ["User:ann"]
+    assert {"user": "'=bob", "mechanism": "SCRAM-SHA-256", "iterations": "4096"} in tables["scram-users"]
+    assert list(tables["scram-users"][0]) == ["user", "mechanism", "iterations"]
+    (limited,) = (row for row in tables["quotas"] if row["user"] == "'+ann")
+    assert (limited["client-id"], limited["request_percentage"]) == ("<default>", "12.5")
+    assert limited["producer_byte_rate"] == ""
+    entries = console.get("audit", limit=20)["entries"]
+    exports = [(each["action"], each["result"]) for each in entries if each["action"].startswith("export-")]
+    assert exports[:6] == [
+        (f"export-{route}", result) for route in ("quotas", "scram-users", "acls") for result in ("ok", "begun")
+    ]
+    assert entries[0]["arguments"] == {"format": "csv"}
+    assert "correct horse" not in json.dumps(entries)
+    # A row of the file is the body of the action about it.
+    body = next(row for row in console.ask("acls", format="json-file").json["rows"] if row["name"] == "=1+1")
+    assert console.post("actions/remove-acl", body).json["ok"] is True
+
+
+def _cluster_name(console: RunningConsole) -> str:
+    return str(console.session()["cluster"])

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from barnabas.console.changing import audited
 from barnabas.console.csv_text import csv_text, file_name
 from barnabas.console.messages.search import LIMIT_MAX, SECONDS_MAX, STARTS, Search, SearchQuestion
 from barnabas.console.messages.values import DECODERS
@@ -33,13 +34,26 @@ async def messages(visit: Visit) -> Response:
     require_filled(screens)
     question = search_question(parameters)
     form = parameters.choice("format", FORMATS, "json")
-    found = await searched(visit, question)
     if form == "json":
-        return visit.answer(found)
+        return visit.answer(await searched(visit, question))
+    found = await _exported(visit, question, form)
     name = file_name(screens.cluster.name, f"{question.topic}.{form}")
     if form == "csv":
         return file_response(csv_text(_COLUMNS, map(_csv_row, found["records"])), name, _CSV)
     return file_response(b"".join(to_json(record) + b"\n" for record in found["records"]), name, _JSON_LINES)
+
+
+async def _exported(visit: Visit, question: SearchQuestion, form: str) -> dict[str, Any]:
+    """Runs the search of a file, and writes that to the audit log; a filter or a text can be content of records."""
+    found: dict[str, Any] = {}
+
+    async def search() -> dict[str, Any]:
+        found.update(await searched(visit, question))
+        return {"text": f"{len(found['records'])} records"}
+
+    arguments = {"topic": question.topic, "format": form, "limit": question.limit}
+    await audited(visit, "export-records", arguments, search)
+    return found
 
 
 def _csv_row(record: dict[str, Any]) -> dict[str, Any]:

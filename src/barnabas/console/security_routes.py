@@ -9,8 +9,8 @@ from starlette.responses import Response
 from barnabas.console.actions import security
 from barnabas.console.changing import action
 from barnabas.console.reading import require_filled
+from barnabas.console.rights_files import ACLS, QUOTAS, SCRAM_USERS
 from barnabas.console.views.links import links_view
-from barnabas.console.views.security import acls_view, quotas_view, scram_users_view
 from barnabas.console.visit import Handler, Visit
 
 
@@ -21,17 +21,17 @@ async def links(visit: Visit) -> Response:
 
 async def acls(visit: Visit) -> Response:
     require_filled(visit.live)
-    return visit.answer(await acls_view(visit.live.cluster))
+    return await ACLS.answer(visit)
 
 
 async def scram_users(visit: Visit) -> Response:
     require_filled(visit.live)
-    return visit.answer(await scram_users_view(visit.live.cluster))
+    return await SCRAM_USERS.answer(visit)
 
 
 async def quotas(visit: Visit) -> Response:
     require_filled(visit.live)
-    return visit.answer(await quotas_view(visit.live.cluster))
+    return await QUOTAS.answer(visit)
 
 
 HANDLERS: Final[dict[str, Handler]] = {

@@ -302,6 +302,31 @@ def test_two_moments_and_a_proposal_name_only_what_the_patterns_allow(console: R
         assert console.ask(route).code == "role", route
 
 
+@pytest.mark.parametrize("form", ["json", "json-file", "csv"])
+def test_lists_of_rights_are_neither_shown_nor_exported_to_users_with_patterns(
+    console: RunningConsole, form: str
+) -> None:
+    for route in ("acls", "scram-users", "quotas"):
+        enter(console, "shop")
+        assert console.ask(route, format=form).code == "role"
+        enter(console, "role")
+        assert console.ask(route, format=form).code == "role", "a viewer"
+    enter(console, "shop")
+    assert not any(entry["action"].startswith("export-") for entry in console.get("audit")["entries"])
+
+
+def test_an_export_that_the_cluster_does_not_offer_is_refused_and_in_the_audit(console: RunningConsole) -> None:
+    """A phantom cluster has no authorizer."""
+    enter(console, "root")
+    assert console.get("acls")["rows"] is None
+    answer = console.ask("acls", format="csv")
+    assert answer.code == "refused"
+    assert "does not support DescribeAclsRequest" in answer.json["error"]["text"]
+    entry = console.get("audit")["entries"][0]
+    assert (entry["user"], entry["action"], entry["result"]) == ("root", "export-acls", "refused")
+    assert console.ask("acls", format="xml").code == "bad-request"
+
+
 def test_an_allowed_change_is_allowed(console: RunningConsole) -> None:
     enter(console, "shop")
     body = {"kind": "preferred", "partitions": [{"topic": "shop-orders", "partition": 0}], "dry_run": True}

@@ -111,6 +111,9 @@ export const texts = {
     did: 'What it did',
     notDone: 'not done',
   },
+  files: {
+    of: (/** @type {string} */ list, /** @type {string} */ format) => `${list} as ${format}`,
+  },
   assignment: {
     title: 'Who reads what',
     label: 'Assignment: a cell for each partition, with the number of the member that reads it. The arrow keys move between partitions, page up and page down between topics, Enter opens the partition.',

@@ -1,8 +1,9 @@
 // Who may what: ACLs, SCRAM users and quotas, as lists with their changes.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { can, post } from '../core/api.js';
+import { address, can, post } from '../core/api.js';
 import { useRoute } from '../core/data.js';
+import { texts } from '../core/texts.js';
 import { ActionDialog } from './action_dialog.js';
 import { Table } from './table.js';
 /** @import { Acl, Quota, ScramUser } from '../core/types.js' */
@@ -12,6 +13,9 @@ const OPERATIONS = ['read', 'write', 'create', 'delete', 'alter', 'describe', 'd
 const RESOURCES = ['topic', 'group', 'cluster', 'transactional-id', 'delegation-token', 'user'];
 const MECHANISMS = ['SCRAM-SHA-256', 'SCRAM-SHA-512'];
 const QUOTAS = ['producer_byte_rate', 'consumer_byte_rate', 'request_percentage', 'controller_mutation_rate', 'connection_creation_rate'];
+
+/** The files of a list, by the format that the server knows. */
+const FILES = /** @type {const} */ ([['json-file', 'JSON'], ['csv', 'CSV']]);
 
 /** @param {string[]} names @returns {[string, string][]} */
 const choices = (names) => names.map((each) => [each, each]);
@@ -31,6 +35,9 @@ function Rights({ title, route, columns, keyOf, empty, add, fields, lead, act, r
   const mayEdit = can('admin') && data?.rows !== null;
   const edit = { key: 'remove', title: 'Change', width: 90, align: 'end', cell: (/** @type {any} */ row) => html`<button class="small" aria-label=${`Remove ${named(row)}`} onClick=${() => setGone(row)}>Remove</button>` };
   return html`<section class="panel" aria-label=${title}><h2>${title} ${mayEdit && data && html`<button class="small" onClick=${() => setAdding(true)}>${add}</button>`}</h2>
+    ${data?.rows && html`<p class="tools"><span class="grow"></span>${FILES.map(
+      ([format, name]) => html`<a key=${format} class="button" href=${address(route, { format })} download aria-label=${texts.files.of(title, name)}>${name}</a>`,
+    )}</p>`}
     ${answer.error && html`<p class="empty">${answer.error.message}</p>`}
     ${data?.problem && html`<p class="empty">${data.problem}</p>`}
     ${data?.rows && html`<${Table} label=${`${title}, scrollable`} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${keyOf} isTall=${rows.length > 30}
