@@ -7,7 +7,8 @@ import { changed, param } from '../core/url.js';
 /**
  * @template R
  * @typedef {{key: string, title: string, hint?: string, width?: number, cell: (row: R) => any, sort?: string,
- *   isFirstDown?: boolean, align?: 'end', isWide?: boolean}} Column `isWide`: left out on a narrow screen.
+ *   isFirstDown?: boolean, align?: 'end', isWide?: boolean, isExtra?: boolean}} Column `isWide`: left out on a narrow
+ *   screen; `isExtra`: and on one of middle width.
  */
 
 /**
@@ -22,9 +23,16 @@ const BOX_PX = 30;
 const MARGIN_ROWS = 12;
 /** The rows that are drawn before the height of the table is known: those that fit into the window. */
 const firstRange = () => ({ from: 0, to: Math.ceil(window.innerHeight / ROW_PX) + MARGIN_ROWS });
-const narrow = window.matchMedia('(max-width: 820px)');
-const isNarrow = signal(narrow.matches);
-narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
+const isNarrow = matched('(max-width: 820px)');
+const isMiddle = matched('(max-width: 1250px)');
+
+/** Returns whether the window fits a media query, as it is now and becomes. @param {string} query */
+function matched(query) {
+  const found = window.matchMedia(query);
+  const state = signal(found.matches);
+  found.addEventListener('change', () => (state.value = found.matches));
+  return state;
+}
 
 /**
  * @template R
@@ -35,7 +43,8 @@ narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
  */
 export function Table(props) {
   const { label, count, row, keyOf, empty, onRange, isTall, markOf, minWidth = 0, choice } = props;
-  const columns = isNarrow.value ? props.columns.filter((column) => !column.isWide) : props.columns;
+  const [narrow, middle] = [isNarrow.value, isMiddle.value];
+  const columns = props.columns.filter((column) => !(narrow && column.isWide) && !(middle && column.isExtra));
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
   /** The row that was chosen last: with Shift, those from there on are. */
   const anchor = useRef(0);
