@@ -15,7 +15,7 @@ import { say } from './toasts.js';
  * `act` does it, or says what it would do. If a part of it fails, the dialog stays and says what became of each part.
  */
 export function ActionDialog({ title, verb, fields, onClose, act, isDanger = false, lead, onDone }) {
-  const [values, setValues] = useState(Object.fromEntries(fields.map((each) => [each.name, String(each.value ?? '')])));
+  const [values, setValues] = useState(Object.fromEntries(fields.map((each) => [each.name, String(each.value ?? each.choices?.[0]?.[0] ?? '')])));
   const [plan, setPlan] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState('');
   const [results, setResults] = useState(/** @type {Result[]} */ ([]));
