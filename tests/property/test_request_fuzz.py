@@ -191,7 +191,9 @@ def mutated_frames(pair: Pair, choice: int, mutations: list[tuple[str, int, int,
 
 
 test_mutated_frames = settings(BOUNDED, max_examples=300)(MUTATED(mutated_frames))
-test_many_mutated_frames = pytest.mark.full(settings(WHOLE, max_examples=30_000)(MUTATED(mutated_frames)))
+test_many_mutated_frames = pytest.mark.full(
+    pytest.mark.timeout(1800)(settings(WHOLE, max_examples=30_000)(MUTATED(mutated_frames)))
+)
 
 
 @pytest.mark.parametrize("api_key", [3, 18, 19, 57])
