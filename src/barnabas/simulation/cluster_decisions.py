@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import struct
 from collections import deque
 from collections.abc import Iterator
@@ -268,15 +269,15 @@ def _state_of(data: bytes, path: str) -> tuple[int, int, int]:
             raise FatalFault("version")
         if fields["data_version"] == 0:
             [int(voter["voterId"]) for voter in fields.get("currentVoters") or ()]
-        elif len(fields["votedDirectoryId"]) != _ID_LETTERS:
+        elif not _ID.fullmatch(fields["votedDirectoryId"]):
             raise FatalFault("directory")
         return fields["leaderEpoch"], fields["leaderId"], fields["votedId"]
     except (ValueError, KeyError, TypeError) as error:
         raise FatalFault("no JSON") from error
 
 
-#: The letters of a directory id.
-_ID_LETTERS: Final = 22
+#: A directory id, in base64 with either alphabet.
+_ID: Final = re.compile(r"[A-Za-z0-9_+/-]{22}")
 
 
 def _near_states(data: bytes, path: str) -> Iterator[Arguments]:
