@@ -4,7 +4,7 @@ skipped or no longer runs is reported: the list and the run must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,13 @@ def check(folder: Path, results: Results, must_pass: Iterable[str]) -> None:
 def with_second_run(first: Results, again: Results) -> Results:
     """Returns the results of a first run in which tests that failed have the result of their second one."""
     return {**first, **{name: result for name, result in again.items() if name in failed(first)}}
+
+
+def in_two_runs(folder: Path, suite: Callable[[Path, Collection[str]], Results]) -> Results:
+    """Runs a suite, and the tests that failed a second time, alone."""
+    first = suite(folder / "first", ())
+    failures = failed(first)
+    return with_second_run(first, suite(folder / "second", failures)) if failures else first
 
 
 def failed(results: Results) -> dict[str, Result]:

@@ -86,23 +86,18 @@ class SampledRate(_Windows):
         The common case, a rate below the limit, does not look at all windows: each request of a client with a quota
         comes here.
         """
-        if now_ms < self._settled_until_ms:
-            sample = self._samples[self._current]
-            begin_ms = sample[0]
-            if now_ms - begin_ms < self._window_ms:
-                sample[1] = now_ms
-                sample[2] += value
-                sample[3] += 1
-                if value > sample[4]:
-                    sample[4] = value
-                elapsed_ms = self._at_least(int(now_ms - min(begin_ms, self._earliest_ms)))
-                if (self._earlier + sample[2]) * 1000.0 < limit * elapsed_ms * _SURELY_BELOW:
-                    return 0
-                return self.excess_ms(limit, now_ms)
         self.record(value, now_ms)
+        if now_ms < self._settled_until_ms and self._is_surely_below(limit, now_ms):
+            return 0
         excess_ms = self.excess_ms(limit, now_ms)
         self._settle()
         return excess_ms
+
+    def _is_surely_below(self, limit: float, now_ms: int) -> bool:
+        """Returns whether the rate is below a limit by more than rounding, from what `_settle` has computed."""
+        current = self._samples[self._current]
+        elapsed_ms = self._at_least(int(now_ms - min(current[0], self._earliest_ms)))
+        return (self._earlier + current[2]) * 1000.0 < limit * elapsed_ms * _SURELY_BELOW
 
     def _settle(self) -> None:
         """Computes what `add` knows of the windows before the current one."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from barnabas.console.changing import audited
-from barnabas.console.csv_text import csv_text, file_name
+from barnabas.console.csv_text import CSV, csv_text, file_name
 from barnabas.console.messages.search import LIMIT_MAX, SECONDS_MAX, STARTS, Search, SearchQuestion
 from barnabas.console.messages.values import DECODERS
 from barnabas.console.parameters import Parameters
@@ -22,7 +22,6 @@ _PARTITIONS_MAX: Final = 1_000
 _LIST_TEXT: Final = 64 * 1024
 _RECORD_TEXT: Final = 1 << 20
 _JSON_LINES: Final = "application/x-ndjson"
-_CSV: Final = "text/csv; charset=utf-8"
 FORMATS: Final = ("json", "jsonl", "csv")
 #: Records in a file.
 FILE_MAX: Final = 10_000
@@ -39,7 +38,7 @@ async def messages(visit: Visit) -> Response:
     found = await _exported(visit, question, form)
     name = file_name(screens.cluster.name, f"{question.topic}.{form}")
     if form == "csv":
-        return file_response(csv_text(_COLUMNS, map(_csv_row, found["records"])), name, _CSV)
+        return file_response(csv_text(_COLUMNS, map(_csv_row, found["records"])), name, CSV)
     return file_response(b"".join(to_json(record) + b"\n" for record in found["records"]), name, _JSON_LINES)
 
 

@@ -29,7 +29,7 @@ _DEFAULT: Final = "<default>"
 
 @dataclass(frozen=True, slots=True)
 class RightsList:
-    """One of the lists: its name, its rows with `problem`, and its columns and rows as CSV."""
+    """A list of the cluster: its name, its rows with `problem`, and its columns and rows as CSV."""
 
     name: str
     view: Callable[[ClusterView], Awaitable[dict[str, Any]]]

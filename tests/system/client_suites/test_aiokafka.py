@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from tests.clients.checkout_suites import AIOKAFKA, aiokafka, why_not
-from tests.support.suite_results import check, expected, failed, with_second_run
+from tests.support.suite_results import check, expected, in_two_runs
 
 #: Tests that are not run, with the reason.
 EXCLUDED: Final = {
@@ -21,9 +21,7 @@ EXCLUDED: Final = {
 @pytest.mark.skipif(why_not(AIOKAFKA) is not None, reason=str(why_not(AIOKAFKA)))
 @pytest.mark.timeout(1800)
 def test_the_suite_passes(tmp_path: Path) -> None:
-    results = aiokafka(tmp_path / "first")
-    if failures := failed(results):
-        # The tests begin to read before they write, and some wait only for seconds; they get a second run, alone.
-        results = with_second_run(results, aiokafka(tmp_path / "second", failures))
+    # The tests begin to read before they write, and some wait only for seconds.
+    results = in_two_runs(tmp_path, aiokafka)
     counted = {name: result for name, result in results.items() if name not in EXCLUDED}
     check(tmp_path, counted, expected("aiokafka", folder="client_suites"))

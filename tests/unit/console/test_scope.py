@@ -355,7 +355,7 @@ def test_a_change_of_many_topics_leaves_alone_what_the_patterns_hide(
         answer = console.post(f"actions/{route}", {"topics": names, "dry_run": is_dry, **body})
     finally:
         phantom.change(lambda state: state.refusing.clear())
-    # Only the cluster knows that it refuses a deletion.
+    # A deletion that the cluster refuses is not known before.
     is_planned = is_dry and route.startswith("delete")
     assert answer.status == (200 if is_planned else 409), answer.body
     rows = answer.json["results"] if is_planned else answer.json["error"]["results"]

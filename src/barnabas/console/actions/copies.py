@@ -141,9 +141,7 @@ async def _create(
         ],
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
-    answer = await ask_controller(
-        cluster, request, CreateTopicsResponse, lambda found: found.topics[0].error_code if found.topics else 0
-    )
+    answer = await ask_controller(cluster, request, CreateTopicsResponse, lambda found: found.topics)
     return [(row.name, row.error_code, row.error_message) for row in answer.topics]
 
 

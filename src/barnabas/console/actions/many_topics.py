@@ -13,12 +13,13 @@ from typing import Any, Final
 from barnabas.common.errors import ErrorCode
 from barnabas.console.actions.inputs import Inputs, Key
 from barnabas.console.actions.outcome import outcome_of, plan, reason
-from barnabas.console.actions.requests import TIMEOUT_MS, ask_broker, ask_controller
+from barnabas.console.actions.requests import TIMEOUT_MS, ask_controller
 from barnabas.console.actions.topics import (
     DELETE_BY_NAME,
     PARTITIONS_MAX,
     alterations,
     alterations_of,
+    delete_before,
 )
 from barnabas.console.problems import Problem
 from barnabas.console.security.rights import Role
@@ -29,7 +30,6 @@ from barnabas.console.views.policies import CLEANUP
 from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.broker_connection import NoAnswer
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from barnabas.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -44,6 +44,8 @@ _READERS_SHOWN: Final = 5
 _INTERNAL: Final = "it is an internal topic, which only an action on it alone changes"
 _AFTER_A_FAILURE: Final = "not tried, because an earlier request failed"
 _DELETE: Final = "delete"
+#: The offset in a request to delete records that stands for the high watermark.
+_HIGH_WATERMARK: Final = -1
 
 #: The error code of each topic, 0 for a change that was made, and the broker's message.
 Answers = dict[str, tuple[int, str | None]]
@@ -103,7 +105,7 @@ async def delete_topics(cluster: WatchedCluster, inputs: Inputs, _role: Role) ->
     async def ask(names: Sequence[str]) -> Answers:
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
         answer = await ask_controller(
-            cluster, request, DeleteTopicsResponse, _code_of_responses, version_max=DELETE_BY_NAME
+            cluster, request, DeleteTopicsResponse, lambda found: found.responses, version_max=DELETE_BY_NAME
         )
         return {row.name or "": (row.error_code, row.error_message) for row in answer.responses}
 
@@ -135,7 +137,7 @@ async def alter_configs_of_topics(cluster: WatchedCluster, inputs: Inputs, _role
     async def ask(names: Sequence[str]) -> Answers:
         resources = [alterations_of("topic", name, changes) for name in names]
         request = IncrementalAlterConfigsRequest(resources=resources, validate_only=inputs.is_dry_run)
-        answer = await ask_controller(cluster, request, IncrementalAlterConfigsResponse, _code_of_responses)
+        answer = await ask_controller(cluster, request, IncrementalAlterConfigsResponse, lambda found: found.responses)
         return {row.resource_name: (row.error_code, row.error_message) for row in answer.responses}
 
     if not inputs.is_dry_run:
@@ -163,7 +165,7 @@ async def add_partitions_to_topics(cluster: WatchedCluster, inputs: Inputs, _rol
             cluster,
             request,
             CreatePartitionsResponse,
-            lambda found: found.results[0].error_code if found.results else 0,
+            lambda found: found.results,
         )
         return {row.name: (row.error_code, row.error_message) for row in answer.results}
 
@@ -216,10 +218,6 @@ async def _in_portions(names: Sequence[str], ask: Ask) -> Answers:
         missing = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the answer does not name it")
         found |= {name: answers.get(name, missing) for name in portion}
     return found
-
-
-def _code_of_responses(answer: DeleteTopicsResponse | IncrementalAlterConfigsResponse) -> int:
-    return answer.responses[0].error_code if answer.responses else 0
 
 
 async def _deletions(cluster: WatchedCluster, inputs: Inputs, chosen: Chosen) -> dict[str, str]:
@@ -295,9 +293,11 @@ async def _delete_records(cluster: WatchedCluster, topics: Mapping[str, Any]) ->
     for name, rows in topics.items():
         for row in rows.tolist():
             leaders.setdefault(int(states.leader[row]), []).append((name, int(states.partition[row])))
-    answers = await asyncio.gather(*(_delete_on(cluster, leader, keys) for leader, keys in leaders.items()))
+    answers = await asyncio.gather(
+        *(delete_before(cluster, leader, dict.fromkeys(keys, _HIGH_WATERMARK)) for leader, keys in leaders.items())
+    )
     errors: dict[str, list[tuple[int, str | None]]] = {name: [] for name in topics}
-    for name, code, message in (each for found in answers for each in found):
+    for (name, _), code, message in (each for found in answers for each in found):
         if code:
             errors[name].append((code, message))
     return {
@@ -306,21 +306,3 @@ async def _delete_records(cluster: WatchedCluster, topics: Mapping[str, Any]) ->
         else (0, None)
         for name, found in errors.items()
     }
-
-
-async def _delete_on(cluster: WatchedCluster, leader: int, keys: Sequence[Key]) -> list[tuple[str, int, str | None]]:
-    """Deletes the records of partitions that one broker leads. Returns the topic, code and message of each."""
-    by_topic: dict[str, list[int]] = {}
-    for name, index in keys:
-        by_topic.setdefault(name, []).append(index)
-    row, of_topic = DeleteRecordsRequest.DeleteRecordsPartition, DeleteRecordsRequest.DeleteRecordsTopic
-    topics = [
-        of_topic(name=name, partitions=[row(partition_index=index, offset=-1) for index in indexes])
-        for name, indexes in by_topic.items()
-    ]
-    request = DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
-    try:
-        answer = await ask_broker(cluster, leader, request, DeleteRecordsResponse)
-    except Problem as problem:
-        return [(name, int(ErrorCode.UNKNOWN_SERVER_ERROR), problem.text) for name, _ in keys]
-    return [(topic.name, each.error_code, None) for topic in answer.topics for each in topic.partitions]

@@ -207,7 +207,7 @@ async def alter(cluster: WatchedCluster, targets: Mapping[Key, list[int] | None]
     ]
     request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics)
     answer = await ask_controller(
-        cluster, request, AlterPartitionReassignmentsResponse, lambda found: found.error_code, version_max=0
+        cluster, request, AlterPartitionReassignmentsResponse, lambda found: [found], version_max=0
     )
     if answer.error_code:
         raise Problem("refused", reason(answer.error_code, answer.error_message))

@@ -39,7 +39,7 @@ async def elect(cluster: WatchedCluster, inputs: Inputs, role: Role) -> dict[str
         ],
         timeout_ms=TIMEOUT_MS,
     )
-    answer = await ask_controller(cluster, request, ElectLeadersResponse, lambda found: found.error_code)
+    answer = await ask_controller(cluster, request, ElectLeadersResponse, lambda found: [found])
     results: list[Result] = [
         (f"{topic.topic}-{row.partition_id}", row.error_code, row.error_message)
         for topic in answer.replica_election_results

@@ -6,8 +6,8 @@ An action whose response was lost may have been done: the console reports that, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 from barnabas.common.errors import ErrorCode
 from barnabas.console.problems import Problem
@@ -28,16 +28,23 @@ _LOOK_S: Final = 0.02
 _UNKNOWN: Final = "no response arrived, so the outcome is unknown"
 
 
+class Coded(Protocol):
+    """A part of a response, or the response itself, that has an error code."""
+
+    error_code: int
+
+
 async def ask_controller(
     cluster: WatchedCluster,
     request: Message,
     response: type[M],
-    code_of: Callable[[M], int],
+    rows_of: Callable[[M], Sequence[Coded]],
     *,
     version_max: int | None = None,
 ) -> M:
     """Sends a request to the controller that the brokers name, and again while another one takes over. In a KRaft
-    cluster they name any broker, which forwards the request. Raises Problem.
+    cluster they name any broker, which forwards the request. `rows_of` returns the parts of the response with error
+    codes: if it comes from another node than the controller, the first one says so. Raises Problem.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + TIMEOUT_S
@@ -47,7 +54,8 @@ async def ask_controller(
         except NoAnswer as error:
             raise Problem("unreachable", f"no broker answers: {error}") from error
         answer = await ask_broker(cluster, named.controller_id, request, response, version_max=version_max)
-        if code_of(answer) != ErrorCode.NOT_CONTROLLER or loop.time() >= deadline_s:
+        rows = rows_of(answer)
+        if not rows or rows[0].error_code != ErrorCode.NOT_CONTROLLER or loop.time() >= deadline_s:
             return answer
         await asyncio.sleep(_PAUSE_S)
 

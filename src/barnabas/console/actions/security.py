@@ -66,7 +66,7 @@ async def add_acl(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[
         cluster,
         CreateAclsRequest(creations=[creation]),
         CreateAclsResponse,
-        lambda found: found.results[0].error_code if found.results else 0,
+        lambda found: found.results,
     )
     rows: list[Result] = [(shown_rule(rule), row.error_code, row.error_message) for row in answer.results]
     return outcome(f"added: {shown_rule(rule)}", rows)
@@ -91,7 +91,7 @@ async def remove_acl(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> di
         cluster,
         DeleteAclsRequest(filters=[wanted]),
         DeleteAclsResponse,
-        lambda found: found.filter_results[0].error_code if found.filter_results else 0,
+        lambda found: found.filter_results,
     )
     rows: list[Result] = [
         (
@@ -159,9 +159,7 @@ async def set_quotas(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> di
         validate_only=inputs.is_dry_run,
     )
     subject = shown_entity(entity)
-    answer = await ask_controller(
-        cluster, request, AlterClientQuotasResponse, lambda found: found.entries[0].error_code if found.entries else 0
-    )
+    answer = await ask_controller(cluster, request, AlterClientQuotasResponse, lambda found: found.entries)
     rows: list[Result] = [(subject, row.error_code, row.error_message) for row in answer.entries]
     found = outcome(f"the quotas of {subject} were changed", rows)
     if not inputs.is_dry_run:
@@ -177,7 +175,7 @@ async def _alter_users(cluster: WatchedCluster, request: AlterUserScramCredentia
         cluster,
         request,
         AlterUserScramCredentialsResponse,
-        lambda found: found.results[0].error_code if found.results else 0,
+        lambda found: found.results,
     )
     return outcome(text, [(row.user, row.error_code, row.error_message) for row in answer.results])
 

@@ -94,7 +94,7 @@ async def _change_topics(cluster: WatchedCluster, values: Mapping[str, Mapping[s
             cluster,
             request,
             IncrementalAlterConfigsResponse,
-            lambda found: found.responses[0].error_code if found.responses else 0,
+            lambda found: found.responses,
         )
         failed += _failures("topic", answer)
     return failed

@@ -43,9 +43,7 @@ async def create_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
         configs=[CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=inputs.is_dry_run)
-    answer = await ask_controller(
-        cluster, request, CreateTopicsResponse, lambda found: found.topics[0].error_code if found.topics else 0
-    )
+    answer = await ask_controller(cluster, request, CreateTopicsResponse, lambda found: found.topics)
     rows: list[Result] = [(row.name, row.error_code, row.error_message) for row in answer.topics]
     shown = outcome(f"topic {name} was created", rows)
     if not inputs.is_dry_run:
@@ -77,7 +75,7 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
         cluster,
         request,
         DeleteTopicsResponse,
-        lambda found: found.responses[0].error_code if found.responses else 0,
+        lambda found: found.responses,
         version_max=DELETE_BY_NAME,
     )
     return outcome(
@@ -90,9 +88,7 @@ async def add_partitions(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
     before = len(partition_rows(cluster, name))
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=inputs.is_dry_run)
-    answer = await ask_controller(
-        cluster, request, CreatePartitionsResponse, lambda found: found.results[0].error_code if found.results else 0
-    )
+    answer = await ask_controller(cluster, request, CreatePartitionsResponse, lambda found: found.results)
     shown = outcome(
         f"topic {name} has {count} partitions",
         [(row.name, row.error_code, row.error_message) for row in answer.results],
@@ -120,7 +116,7 @@ async def alter_configs(cluster: WatchedCluster, inputs: Inputs, role: Role) -> 
             cluster,
             request,
             IncrementalAlterConfigsResponse,
-            lambda found: found.responses[0].error_code if found.responses else 0,
+            lambda found: found.responses,
         )
     rows: list[Result] = [(row.resource_name, row.error_code, row.error_message) for row in answer.responses]
     shown = outcome(f"{len(changes)} configurations of {kind} {name} were changed", rows)
@@ -165,25 +161,37 @@ async def delete_records(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
         ends = {partition: "the end" if offset < 0 else f"offset {offset}" for partition, offset in offsets.items()}
         return plan([f"deletes the records of {topic}-{partition} before {end}" for partition, end in ends.items()])
 
-    async def one(leader: int, keys: list[Key]) -> list[Result]:
-        rows = [
-            DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=offsets[index])
-            for _, index in keys
-        ]
-        of_topic = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=rows)
-        request = DeleteRecordsRequest(topics=[of_topic], timeout_ms=TIMEOUT_MS)
-        try:
-            answer = await ask_broker(cluster, leader, request, DeleteRecordsResponse)
-        except Problem as problem:
-            return [(f"{topic}-{index}", ErrorCode.UNKNOWN_SERVER_ERROR, problem.text) for _, index in keys]
-        return [
-            (f"{topic}-{row.partition_index}", row.error_code, None)
-            for each in answer.topics
-            for row in each.partitions
-        ]
+    answers = await asyncio.gather(
+        *(delete_before(cluster, leader, {key: offsets[key[1]] for key in keys}) for leader, keys in leaders.items())
+    )
+    rows: list[Result] = [
+        (f"{name}-{index}", code, message) for found in answers for (name, index), code, message in found
+    ]
+    return outcome(f"records of {topic} were deleted", rows)
 
-    results = await asyncio.gather(*(one(leader, keys) for leader, keys in leaders.items()))
-    return outcome(f"records of {topic} were deleted", [each for found in results for each in found])
+
+async def delete_before(
+    cluster: WatchedCluster, leader: int, offsets: Mapping[Key, int]
+) -> list[tuple[Key, int, str | None]]:
+    """Deletes the records before an offset of each partition, all of which one broker leads. Returns the error code of
+    each, 0 for a deletion, and the message of a request without a response.
+    """
+    of_topic, row = DeleteRecordsRequest.DeleteRecordsTopic, DeleteRecordsRequest.DeleteRecordsPartition
+    topics: dict[str, DeleteRecordsRequest.DeleteRecordsTopic] = {}
+    for (name, index), offset in offsets.items():
+        topics.setdefault(name, of_topic(name=name, partitions=[])).partitions.append(
+            row(partition_index=index, offset=offset)
+        )
+    request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=TIMEOUT_MS)
+    try:
+        answer = await ask_broker(cluster, leader, request, DeleteRecordsResponse)
+    except Problem as problem:
+        return [(key, ErrorCode.UNKNOWN_SERVER_ERROR, problem.text) for key in offsets]
+    return [
+        ((topic.name, each.partition_index), each.error_code, None)
+        for topic in answer.topics
+        for each in topic.partitions
+    ]
 
 
 def partition_rows(cluster: WatchedCluster, name: str) -> Any:
