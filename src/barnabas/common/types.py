@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import NamedTuple, NewType
+import re
+from typing import Final, NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
 Uuid = NewType("Uuid", bytes)
@@ -20,6 +21,7 @@ EVENTS_TOPIC = "__cluster_events"
 ADMIN_CLIENT_ID = "__admin_client"
 #: Topics that only the cluster itself can write (Kafka's `Topic.INTERNAL_TOPICS`, and the journal).
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state", EVENTS_TOPIC})
+_UUID_TEXT: Final = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?")
 
 
 class TopicPartition(NamedTuple):
@@ -38,11 +40,9 @@ def uuid_to_text(value: bytes) -> str:
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """Returns the 16 bytes of Kafka's 22-character form. Raises ValueError for anything else."""
-    try:
-        value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError as error:
-        raise ValueError(f"not a Kafka uuid: {text!r}") from error
-    if len(value) != 16:
-        raise ValueError(f"not a Kafka uuid: {text!r} has {len(value)} bytes, 16 are needed")
-    return Uuid(value)
+    """Returns the 16 bytes of Kafka's 22-character form, with or without padding. Raises ValueError for anything else,
+    as Java's `Uuid.fromString` does.
+    """
+    if not _UUID_TEXT.fullmatch(text):
+        raise ValueError(f"not a Kafka uuid: {text!r}, 22 letters of URL-safe base64 are needed")
+    return Uuid(base64.urlsafe_b64decode(text[:22] + "=="))

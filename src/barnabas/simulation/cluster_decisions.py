@@ -276,8 +276,8 @@ def _state_of(data: bytes, path: str) -> tuple[int, int, int]:
         raise FatalFault("no JSON") from error
 
 
-#: A directory id, in base64 with either alphabet.
-_ID: Final = re.compile(r"[A-Za-z0-9_+/-]{22}")
+#: A directory id, in URL-safe base64.
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?")
 
 
 def _near_states(data: bytes, path: str) -> Iterator[Arguments]:
