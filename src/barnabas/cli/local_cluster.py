@@ -224,7 +224,7 @@ def down(
     cluster = EmbeddedCluster(directory)
     there = [node.node_id for node in cluster.nodes]
     if not there:
-        raise Failure(f"no cluster has been started in {directory}")
+        raise Failure(f"no cluster has been started in {directory}", choice.other_directory_hint(cluster.directory))
     if unknown := sorted(set(broker or ()).difference(there)):
         raise Failure(f"there is no broker {unknown[0]} in {directory}; its brokers are {', '.join(map(str, there))}")
     choice.use_of_directory(cluster.directory)

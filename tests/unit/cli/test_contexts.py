@@ -322,6 +322,23 @@ def test_down_finds_the_directory_of_a_context_and_warns(file: ContextFile, tmp_
         assert f"warning: context prod is marked as production; this command stops brokers in {directory}" in said.err
 
 
+def test_down_names_the_directory_of_the_context_in_use(file: ContextFile, tmp_path: Path, capsys: Output) -> None:
+    """It stops no cluster that nobody named."""
+    assert entry.run(["down"]) == 1
+    assert "--dir" not in capsys.readouterr().err
+    directory = tmp_path / "elsewhere"
+    directory.mkdir()
+    written_down(directory, pid=1 << 30, start_ticks=1)
+    assert entry.run(["context", "set", "three", "--dir", str(directory)]) == 0
+    assert entry.run(["context", "use", "three"]) == 0
+    capsys.readouterr()
+    assert entry.run(["down"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no cluster has been started in barnabas-data" in said.err
+    assert f"name it with --dir {directory}" in said.err.replace("\n", "")
+
+
 def shown_directory(capsys: Output, *arguments: str) -> str:
     """Returns the directory of the cluster that `status` shows; nothing of it runs."""
     assert entry.run(["status", "--json", *arguments]) == 1

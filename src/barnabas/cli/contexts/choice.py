@@ -161,6 +161,17 @@ def unreachable_hint() -> str:
     return f"this is the cluster of context {name} ({reason}); {start}choose another with --context or --bootstrap"
 
 
+def other_directory_hint(directory: Path) -> str | None:
+    """Returns the hint for a command that found no cluster in a directory: where that of the context in use is. None if
+    no context applies, or its cluster is in that directory or in none.
+    """
+    chosen = use()
+    if chosen is None or chosen.context.directory in (None, str(directory)):
+        return None
+    name, context, reason = chosen
+    return f"the cluster of context {name} ({reason}) is in {context.directory}; name it with --dir {context.directory}"
+
+
 def warn_if_production(what: str) -> None:
     """Prints a warning before a destructive action if the context in use is marked as production."""
     if _Command.chosen is not None and _Command.chosen.context.production:
