@@ -138,4 +138,4 @@ def test_a_principal_of_another_service_is_refused(realm: Realm) -> None:
     other = realm.kdc.keytab("imposter/localhost", "bob")
     done = _kcat(realm, other, f"bob@{REALM}", "-L", "-m", "5", service="imposter")
     assert done.returncode != 0
-    assert "a log-in by GSSAPI failed" in realm.nodes[0].log_path.read_text()
+    assert "a login by GSSAPI failed" in realm.nodes[0].log_path.read_text()
