@@ -148,7 +148,9 @@ class ZooKeeperModeCluster:
         )
 
     def await_deletion(self, topic: str) -> None:
-        until(f"deletion of {topic}", lambda: self.znode(f"/brokers/topics/{topic}") is None, WAIT_S)
+        # The mark is the last znode that a controller deletes; as long as it exists, no topic can have the name.
+        znodes = (f"/brokers/topics/{topic}", f"/admin/delete_topics/{topic}")
+        until(f"deletion of {topic}", lambda: all(self.znode(path) is None for path in znodes), WAIT_S)
 
     # -- faults
 
