@@ -186,6 +186,8 @@ def elect_unclean(cluster: ZooKeeperModeCluster, topic: str, *, by_request: bool
     cluster.brokers[last].kill()
     until("nobody leads", lambda: leads(cluster, topic, 0, -1), WAIT_S)
     cluster.start_again(stale)
+    # librdkafka waits for a controller without asking again, if the first broker that answers knows of none yet.
+    until("it knows the controller", lambda: cluster.metadata(stale).controller_id == cluster.controller_id, WAIT_S)
     before = cluster.state(topic, 0)
     assert (before["leader"], before["isr"]) == (-1, [last])
     if by_request:
