@@ -40,13 +40,15 @@ EVENTS_TOPIC = "__cluster_events"
 
 
 def _single_events(value: bytes | None) -> list[str]:
-    """Returns the event of a record as JSON; a bulk event as the events of its partitions."""
+    """Returns the event of a record as JSON; a bulk event as the events of its partitions. A record that cannot be read
+    has none.
+    """
     try:
         event = json.loads(value or b"")
-    except ValueError:
+        if isinstance(event, dict) and event.get("kind") == BULK_KIND:
+            return [json.dumps(each) for each in unpacked(event)]
+    except (ValueError, LookupError, TypeError, AttributeError):
         return []
-    if isinstance(event, dict) and event.get("kind") == BULK_KIND:
-        return [json.dumps(each) for each in unpacked(event)]
     return [(value or b"").decode()]
 
 
