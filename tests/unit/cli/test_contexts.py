@@ -323,7 +323,7 @@ def test_down_finds_the_directory_of_a_context_and_warns(file: ContextFile, tmp_
 
 
 def test_down_names_the_directory_of_the_context_in_use(file: ContextFile, tmp_path: Path, capsys: Output) -> None:
-    """It stops no cluster that nobody named."""
+    """No cluster is stopped that nobody named."""
     assert entry.run(["down"]) == 1
     assert "--dir" not in capsys.readouterr().err
     directory = tmp_path / "elsewhere"
