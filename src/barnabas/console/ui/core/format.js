@@ -80,6 +80,21 @@ export function moment(ms) {
   return ms === null || ms === undefined ? UNKNOWN : `${day(ms)} ${clock(ms)}`;
 }
 
+/**
+ * Returns the time that a text names, in ms: milliseconds, a date with or without a time, or a time of today. Null for
+ * anything else.
+ * @param {string} text
+ */
+export function timeOf(text) {
+  const given = text.trim();
+  if (/^-?\d+$/.test(given)) return Number(given);
+  const isTime = /^\d{1,2}:\d{2}/.test(given);
+  // A date without a time would be read as one of UTC.
+  const isDate = /^\d{4}-\d{2}-\d{2}$/.test(given);
+  const found = new Date(isTime ? `${day(Date.now())} ${given}` : isDate ? `${given} 00:00` : given).getTime();
+  return Number.isNaN(found) ? null : found;
+}
+
 /** Returns what happens to old records of a topic, in short. @param {Policy} policy */
 export function policyText({ cleanup, retention_ms: ms, retention_bytes: size }) {
   if (cleanup === null) return UNKNOWN;

@@ -1,7 +1,9 @@
 // The plan of moves that is open in this tab: proposed, taken from a question, or read from a file; not begun by itself.
 import { signal } from '@preact/signals';
+import { texts } from './texts.js';
 
 const KEY = 'barnabas-plan';
+const LINES_MAX = 50;
 /** The word for a log directory that the broker chooses. */
 const ANY = 'any';
 
@@ -22,8 +24,12 @@ export const plan = signal(kept());
 /** @param {Plan|null} value */
 export function setPlan(value) {
   plan.value = value;
-  if (value === null) window.sessionStorage.removeItem(KEY);
-  else window.sessionStorage.setItem(KEY, JSON.stringify(value));
+  try {
+    if (value === null) window.sessionStorage.removeItem(KEY);
+    else window.sessionStorage.setItem(KEY, JSON.stringify(value));
+  } catch {
+    // Too large for the browser, or not allowed: it lasts until the page is closed.
+  }
 }
 
 /**
@@ -53,6 +59,11 @@ export function planRow({ topic, partition, replicas, log_dirs }) {
 /** Returns the directories that a row names, with their brokers. @param {PlanRow} row @param {(path: string) => string} [shown] */
 export function directoriesOf(row, shown = (path) => path) {
   return (row.log_dirs ?? []).flatMap((path, place) => (path === ANY ? [] : [`broker ${row.replicas[place]}: ${shown(path)}`]));
+}
+
+/** Returns the first lines of what a plan does, and how many more there are. @param {string[]} lines */
+export function shortened(lines) {
+  return lines.length <= LINES_MAX ? lines : [...lines.slice(0, LINES_MAX), texts.more(lines.length - LINES_MAX)];
 }
 
 /** @param {PlanRow[]} rows */

@@ -5,6 +5,10 @@ export const texts = {
   none: '–',
   skip: 'Skip to the content',
   consoleSilent: 'The console does not answer. It is asked again until it does.',
+  changeUnanswered: 'The console did not answer. Whether it has done that is not known: look before you do it again.',
+  firstCluster: 'The first cluster of this console',
+  tooLate: 'There was no answer within 15 s.',
+  notJson: (/** @type {string} */ why) => `That is not JSON: ${why}`,
   screens: {
     overview: 'Overview',
     map: 'Map',
@@ -110,6 +114,37 @@ export const texts = {
     more: (/** @type {number} */ count) => ` and ${count} more`,
     did: 'What it did',
     notDone: 'not done',
+  },
+  firstRows: (/** @type {string} */ shown, /** @type {string} */ all) => `The first ${shown} of ${all} are shown; the CSV has all.`,
+  more: (/** @type {number} */ number) => `and ${number} more`,
+  noNumber: (/** @type {string} */ text) => (text ? `“${text}” is no whole number.` : 'The number is missing.'),
+  tailGap: (/** @type {string} */ from, /** @type {string} */ to) => `What was written from ${from} to ${to} is not shown: the tail was not connected.`,
+  auditRole: 'The audit log is for operators and administrators.',
+  scrubber: {
+    label: (/** @type {string} */ events, /** @type {number} */ grave, /** @type {string} */ minutes) =>
+      `The moment that is shown; ${events}, ${grave} of them grave; partitions were under min ISR or offline in ${minutes}`,
+    title: 'Drag to see the cluster as it was. A line at the foot: partitions were under min ISR or offline.',
+  },
+  defaults: {
+    title: 'Defaults of all brokers',
+    add: 'Set a default',
+    hint: 'Settings that all brokers have which have none of their own. Those of one broker or topic are on its page.',
+    nameHint: 'Such as log.retention.ms',
+    none: 'No default has been set while the brokers run: they have those of their files.',
+    all: 'all brokers',
+    of: (/** @type {string} */ value) => `The default is ${value === '' ? 'empty' : value}.`,
+  },
+  linksUnknown: 'The links are not known at this moment.',
+  timeHint: 'A time of today, such as 12:03, a date with or without a time, or milliseconds since 1970; in the time zone of this browser',
+  messages: {
+    offset: 'offset',
+    time: 'such as 12:03',
+    searching: 'Searching, for at most 5 s',
+    stopped: (/** @type {string} */ why, /** @type {string} */ left) => {
+      const limits = /** @type {Record<string, string>} */ ({ count: 'with as many as were asked for', time: 'after 5 s', bytes: 'after as much as it may read' });
+      return `the search ended ${limits[why] ?? 'early'}, and ${left} offsets are left`;
+    },
+    noTime: (/** @type {string} */ text) => (text ? `“${text}” is no time.` : 'The time is missing.'),
   },
   files: {
     of: (/** @type {string} */ list, /** @type {string} */ format) => `${list} as ${format}`,

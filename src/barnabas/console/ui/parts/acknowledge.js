@@ -1,7 +1,7 @@
 // Acknowledgement: somebody has seen what is unwell, and takes care of it until its state changes.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { can, post } from '../core/api.js';
+import { can, canAll, post } from '../core/api.js';
 import { clock } from '../core/format.js';
 import { ActionDialog } from './action_dialog.js';
 /** @import { Partition } from '../core/types.js' */
@@ -25,7 +25,7 @@ export function Acknowledge({ row }) {
 /** The button for all partitions that are unwell. @param {{unwell: number}} props */
 export function AcknowledgeAll({ unwell }) {
   const [isOpen, setOpen] = useState(false);
-  if (!can('operator') || unwell === 0) return null;
+  if (!canAll('operator') || unwell === 0) return null;
   return html`<button onClick=${() => setOpen(true)}>Acknowledge all</button>
     ${isOpen && html`<${AcknowledgeDialog} title="all that is unwell" partitions=${null} onClose=${() => setOpen(false)} />`}`;
 }

@@ -6,6 +6,9 @@ import { texts } from '../core/texts.js';
 import { Dialog } from './dialog.js';
 import { say } from './toasts.js';
 
+/** The rows of a preview that a dialog shows. */
+const PREVIEW_MAX = 30;
+
 /** @typedef {{subject: string, ok: boolean, text: string}} Result */
 /** @typedef {{name: string, title: string, value?: string|number, type?: string, choices?: [string, string][], hint?: string, rows?: number}} Field */
 
@@ -77,7 +80,8 @@ export function ActionDialog({ title, verb, fields, onClose, act, isDanger = fal
       ${results.length > 0 && html`<div class="plan" tabindex="0" role="region" aria-label=${texts.manyTopics.notDone}><${Results} rows=${results} /></div>`}
       ${plan && html`<div class="plan" role="status" tabindex="0"><h3>What it will do</h3>
         <ul>${(plan.plan ?? []).map((/** @type {string} */ line) => html`<li key=${line}>${line}</li>`)}
-          ${(plan.preview ?? []).slice(0, 30).map((/** @type {any} */ row) => html`<li key=${`${row.topic}-${row.partition}`}>${row.topic}-${row.partition}: ${row.before ?? 'none'} → ${row.after}</li>`)}
+          ${(plan.preview ?? []).slice(0, PREVIEW_MAX).map((/** @type {any} */ row) => html`<li key=${`${row.topic}-${row.partition}`}>${row.topic}-${row.partition}: ${row.before ?? 'none'} → ${row.after}</li>`)}
+          ${(plan.preview ?? []).length > PREVIEW_MAX && html`<li>${texts.more((plan.preview ?? []).length - PREVIEW_MAX)}</li>`}
           ${(plan.warnings ?? []).map((/** @type {string} */ line) => html`<li key=${line} class="bad">${line}</li>`)}</ul>
         ${plan.results && html`<${Results} rows=${plan.results} />`}</div>`}
       <div class="form-buttons"><button type="button" onClick=${onClose}>Cancel</button>

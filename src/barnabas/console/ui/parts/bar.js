@@ -1,17 +1,17 @@
 // The bar at the top: which cluster, how it is, whether what is shown is live.
 import { html } from '../core/html.js';
-import { post, session, loadSession } from '../core/api.js';
+import { loadSession, post, session, shownCluster } from '../core/api.js';
 import { status, stream } from '../core/live.js';
 import { clocks, shown, useNow } from '../core/data.js';
 import { open } from '../core/keys.js';
-import { atMs, changed, go, href, param, setParams } from '../core/url.js';
+import { atMs, changed, go, href, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { theme, toggleTheme } from '../core/theme.js';
 import { duration, moment } from '../core/format.js';
 
 export function Bar() {
   const mine = session.value;
-  const cluster = param('cluster') ?? mine?.cluster ?? '';
+  const cluster = shownCluster();
   const named = mine?.clusters.find((each) => each.name === cluster);
   return html`<header class="bar">
     <a class="brand" href=${href('/')} aria-label=${texts.product}><img src="/icon.svg" alt="" width="22" height="22" /><span>Barnabas</span></a>

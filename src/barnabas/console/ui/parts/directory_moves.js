@@ -2,7 +2,7 @@
 import { html } from '../core/html.js';
 import { can, get } from '../core/api.js';
 import { param } from '../core/url.js';
-import { directoriesOf, setPlan } from '../core/plan.js';
+import { directoriesOf, setPlan, shortened } from '../core/plan.js';
 import { bytes, byteRate, count, pathEnd } from '../core/format.js';
 import { ActionDialog } from './action_dialog.js';
 import { BrokerLink, PartitionLink } from './badges.js';
@@ -45,7 +45,7 @@ export function PlanDirectories({ onClose }) {
     if (found.rows.length === 0) throw new Error('No replica of these topics is in such a directory.');
     if (isDry) {
       const lines = found.rows.map((row) => `${row.topic}-${row.partition}: ${directoriesOf(row).join(', ')}`);
-      return { plan: [...lines.slice(0, 50), ...(lines.length > 50 ? [`and ${count(lines.length - 50)} more`] : []), `${bytes(found.bytes)} would be copied`] };
+      return { plan: [...shortened(lines), `${bytes(found.bytes)} would be copied`] };
     }
     setPlan({ rows: found.rows, source: `between the directories of broker ${values.broker}` });
     return { text: 'The plan is open. Nothing moves yet.', results: [] };

@@ -4,7 +4,7 @@ import { html } from '../core/html.js';
 import { address, hasHistory, incidentEnd } from '../core/api.js';
 import { serverNow, useRoute } from '../core/data.js';
 import { atMs } from '../core/url.js';
-import { moment } from '../core/format.js';
+import { moment, plural } from '../core/format.js';
 import { texts } from '../core/texts.js';
 import { Mark } from './badges.js';
 import { Dialog } from './dialog.js';
@@ -62,7 +62,7 @@ export function asText(data) {
   const silent = data.brokers.filter((each) => each.problem !== null);
   return [
     `Cluster ${data.name} at ${moment(atMs() ?? serverNow())}: ${texts.health[data.severity]}`,
-    `${data.topics} topics, ${data.partitions} partitions, ${data.brokers.length} brokers, controller ${data.controller < 0 ? 'unknown' : data.controller}`,
+    `${plural(data.topics, 'topic')}, ${plural(data.partitions, 'partition')}, ${plural(data.brokers.length, 'broker')}, controller ${data.controller < 0 ? 'unknown' : data.controller}`,
     data.counts.map((each) => `${each.partitions} ${texts.severity[each.severity]}`).join(', '),
     ...silent.map((each) => `Broker ${each.broker} does not answer: ${each.problem}`),
     ...(data.worst.length ? ['', 'What first:'] : []),

@@ -1,7 +1,7 @@
 // The lab: stops, kills, pauses and starts the brokers of an embedded cluster.
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get, post, session } from '../core/api.js';
+import { get, post, session, shownCluster } from '../core/api.js';
 import { asApiError } from '../core/data.js';
 import { open } from '../core/keys.js';
 import { atMs, setParams } from '../core/url.js';
@@ -28,25 +28,37 @@ export function LabDrawer() {
   const [busy, setBusy] = useState('');
   const close = () => (open.value = 'none');
 
-  const look = async () => {
-    try {
-      const { data } = await get('/api/lab');
-      setLab(/** @type {Lab|null} */ (data));
-      setProblem('');
-    } catch (error) {
-      setProblem(asApiError(error).message);
-    }
-  };
+  const looking = useRef(async () => {});
+  const cluster = shownCluster();
   useEffect(() => {
+    const abort = new AbortController();
+    let [sent, shown] = [0, 0];
+    const look = async () => {
+      if (document.visibilityState === 'hidden') return;
+      const number = (sent += 1);
+      try {
+        const { data } = await get('/api/lab', {}, { signal: abort.signal });
+        // A later look, such as that after an action, can be faster.
+        if (number < shown) return;
+        shown = number;
+        setLab(/** @type {Lab|null} */ (data));
+        setProblem('');
+      } catch (error) {
+        if (!abort.signal.aborted) setProblem(asApiError(error).message);
+      }
+    };
+    looking.current = look;
+    setLab(null);
     void look();
     const timer = setInterval(look, LOOK_MS);
-    const onKey = (/** @type {KeyboardEvent} */ event) => event.key === 'Escape' && close();
+    const onKey = (/** @type {KeyboardEvent} */ event) => event.key === 'Escape' && !document.querySelector('dialog[open]') && close();
     document.addEventListener('keydown', onKey);
     return () => {
+      abort.abort();
       clearInterval(timer);
       document.removeEventListener('keydown', onKey);
     };
-  }, []);
+  }, [cluster]);
 
   const act = async (/** @type {string} */ name, /** @type {number} */ broker) => {
     setBusy(`${name} ${broker}`);
@@ -57,7 +69,7 @@ export function LabDrawer() {
       say(asApiError(error).message, 'bad');
     }
     setBusy('');
-    await look();
+    await looking.current();
   };
   const isPast = atMs() !== null;
   const reason = problem || (lab && !lab.is_embedded ? (lab.reason ?? 'This is not an embedded cluster of this machine.') : '');

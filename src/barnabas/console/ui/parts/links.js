@@ -3,6 +3,7 @@ import { html } from '../core/html.js';
 import { useNow, useRoute } from '../core/data.js';
 import { atMs, href } from '../core/url.js';
 import { count, moment, plural } from '../core/format.js';
+import { texts } from '../core/texts.js';
 /** @import { Link, Links } from '../core/types.js' */
 
 const TURN_MS = 2_000;
@@ -17,7 +18,10 @@ export function LinksPanel() {
   const turn = Math.floor(useNow(TURN_MS) / TURN_MS);
   const answer = useRoute('/api/links', atMs() === null ? { turn } : {}, {});
   const data = /** @type {Links|null} */ (answer.data);
-  if (!data) return null;
+  if (!data) {
+    const why = answer.error?.message ?? (answer.envelope ? texts.linksUnknown : '');
+    return html`<section class="panel" aria-label="Links"><h2>Links between brokers</h2>${why && html`<p class="empty">${why}</p>`}</section>`;
+  }
   const of = new Map(data.cells.map((each) => [`${each.from} ${each.to}`, each]));
   const bad = data.cells.filter((each) => each.state !== 'ok');
   return html`<section class="panel" aria-label="Links"><h2>Links between brokers</h2>

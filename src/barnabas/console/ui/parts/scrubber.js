@@ -23,6 +23,8 @@ const WINDOWS = /** @type {const} */ ([
 ]);
 const LOOK_MS = 3_000;
 const EVENTS_MAX = 400;
+/** The height of the line under minutes in which partitions were under min ISR or offline. */
+const FOOT = 3;
 
 export function Scrubber() {
   const at = atMs();
@@ -45,7 +47,7 @@ export function Scrubber() {
       const options = { signal: abort.signal };
       try {
         const [told, line] = await Promise.all([
-          get('/api/history', {}, options),
+          get('/api/history', { from: Math.round(until - span) }, options),
           get('/api/timeline', { from: Math.round(until - span), to: Math.round(until), limit: EVENTS_MAX }, options),
         ]);
         setHistory(/** @type {History|null} */ (told.data));
@@ -55,7 +57,8 @@ export function Scrubber() {
       }
     };
     void look();
-    const timer = setInterval(look, isPast ? 10 * LOOK_MS : LOOK_MS);
+    // What is new is less than a bar of a long span.
+    const timer = setInterval(look, isPast || span > 6 * 60 * MINUTE ? 10 * LOOK_MS : LOOK_MS);
     return () => {
       abort.abort();
       clearInterval(timer);
@@ -136,10 +139,11 @@ function Track({ start, end, at, events, history }) {
   };
   const value = Math.round(at ?? end);
   const critical = events.filter((each) => each.severity === 'critical' || each.severity === 'error').length;
+  const troubled = history.minutes.filter(([minute, , partitions]) => partitions > 0 && minute + MINUTE > start && minute < end).length;
   return html`<div class="track">
-    <canvas ref=${canvas} role="slider" tabindex="0" aria-label=${`The moment that is shown; ${plural(events.length, 'event')}, ${critical} of them grave`}
+    <canvas ref=${canvas} role="slider" tabindex="0" aria-label=${texts.scrubber.label(plural(events.length, 'event'), critical, plural(troubled, 'minute'))}
       aria-valuemin=${Math.round(history.first_ms)} aria-valuemax=${Math.round(Math.max(end, value))} aria-valuenow=${value}
-      aria-valuetext=${at === null ? 'the present' : moment(at)} title="Drag to see the cluster as it was"
+      aria-valuetext=${at === null ? 'the present' : moment(at)} title=${texts.scrubber.title}
       onPointerDown=${onPointerDown} onPointerMove=${onPointerMove} onPointerUp=${() => (isDragged.current = false)}
       onPointerCancel=${() => (isDragged.current = false)} onKeyDown=${onKeyDown} data-width=${size.width}></canvas>
   </div>`;
@@ -148,6 +152,8 @@ function Track({ start, end, at, events, history }) {
 const BINS = 200;
 
 /**
+ * Returns the events of each bar, those of them that are grave, and whether partitions were under min ISR or offline
+ * then, whether anything happened or not.
  * @param {ClusterEvent[]} events
  * @param {History} history
  * @param {number} start
@@ -156,28 +162,35 @@ const BINS = 200;
 function binned(events, history, start, end) {
   const all = new Float64Array(BINS);
   const grave = new Float64Array(BINS);
+  const isTroubled = new Uint8Array(BINS);
   const add = (/** @type {number} */ time, /** @type {number} */ count, /** @type {number} */ critical) => {
     const bin = Math.floor(((time - start) / (end - start)) * BINS);
     if (bin < 0 || bin >= BINS) return;
     all[bin] = (all[bin] ?? 0) + count;
     grave[bin] = (grave[bin] ?? 0) + critical;
   };
-  if (end - start > 2 * 3_600_000) {
-    for (const [minute, count, critical] of history.minutes) add(minute, count, critical);
-  } else {
+  const isLong = end - start > 2 * 60 * MINUTE;
+  for (const [minute, count, partitions] of history.minutes) {
+    if (isLong) add(minute, count, 0);
+    if (!partitions) continue;
+    const first = Math.floor(((minute - start) / (end - start)) * BINS);
+    const last = Math.floor(((Math.min(end, minute + MINUTE) - start) / (end - start)) * BINS);
+    isTroubled.fill(1, Math.max(0, first), Math.max(0, last, first + 1));
+  }
+  if (!isLong) {
     for (const event of events) {
       const isGrave = event.severity === 'critical' || event.severity === 'error' || event.severity === 'warning';
       add(event.time_ms, event.count || 1, isGrave ? event.count || 1 : 0);
     }
   }
-  return { all, grave };
+  return { all, grave, isTroubled };
 }
 
 /**
  * @param {CanvasRenderingContext2D} context
  * @param {number} width
  * @param {number} height
- * @param {{start: number, end: number, at: number|null, sums: {all: Float64Array, grave: Float64Array}, first: number}} what
+ * @param {{start: number, end: number, at: number|null, sums: {all: Float64Array, grave: Float64Array, isTroubled: Uint8Array}, first: number}} what
  */
 function drawTrack(context, width, height, { start, end, at, sums, first }) {
   const base = height - 14;
@@ -191,6 +204,10 @@ function drawTrack(context, width, height, { start, end, at, sums, first }) {
   const bar = width / BINS;
   for (let bin = 0; bin < BINS; bin += 1) {
     const [all, grave] = [sums.all[bin] ?? 0, sums.grave[bin] ?? 0];
+    if (sums.isTroubled[bin]) {
+      context.fillStyle = colour('critical');
+      context.fillRect(bin * bar, base - FOOT, bar + 0.5, FOOT);
+    }
     if (!all) continue;
     const high = Math.min(base - 4, 5 + Math.log2(1 + all) * 3);
     context.fillStyle = colour('event');

@@ -6,8 +6,8 @@ import { texts } from '../core/texts.js';
 import { duration } from '../core/format.js';
 import { href } from '../core/url.js';
 
-/** @param {{error: any, envelope: any}} props */
-export function Waiting({ error, envelope }) {
+/** @param {{error: any, envelope: any, doing?: string}} props `doing`: what the console does meanwhile */
+export function Waiting({ error, envelope, doing = texts.waiting.console }) {
   const [since] = useState(Date.now());
   const now = useNow(500);
   if (error) {
@@ -20,7 +20,7 @@ export function Waiting({ error, envelope }) {
     const why = envelope.problem ? `No broker answers: ${envelope.problem}` : `${texts.waiting.cluster} …`;
     return html`<div class="notice-box" role="status"><strong>${why}</strong><p>It is tried again each second, for ${duration(waited)} now.</p></div>`;
   }
-  return html`<p class="waiting" role="status">${waited > 700 ? `${texts.waiting.console}, ${duration(waited)}` : ''}</p>`;
+  return html`<p class="waiting" role="status">${waited > 700 ? `${doing}, ${duration(waited)}` : ''}</p>`;
 }
 
 /** @param {string} code */

@@ -65,9 +65,12 @@ export function Table(props) {
     });
   };
   useLayoutEffect(measure, [count, isTall]);
+  /** The one of the last rendering: another one knows another number of rows. */
+  const measuring = useRef(measure);
+  measuring.current = measure;
   useEffect(() => {
     if (!isTall) return undefined;
-    const watcher = new ResizeObserver(measure);
+    const watcher = new ResizeObserver(() => measuring.current());
     if (box.current) watcher.observe(box.current);
     return () => watcher.disconnect();
   }, [isTall]);

@@ -4,7 +4,7 @@ import { html } from '../core/html.js';
 import { can, post } from '../core/api.js';
 import { go, href } from '../core/url.js';
 import { ActionDialog } from './action_dialog.js';
-/** @import { Topic, Config } from '../core/types.js' */
+/** @import { Topic } from '../core/types.js' */
 
 /** @param {{onClose: () => void}} props */
 export function CreateTopic({ onClose }) {
@@ -30,11 +30,19 @@ export function CreateTopic({ onClose }) {
 
 /** @typedef {'elect'|'partitions'|'clone'|'factor'|'records'|'recreate'|'delete'} ActionName */
 
-/** @param {{topic: Topic, configs: Config[]|null}} props */
+/** Returns the numbers of all partitions, also of those of a large topic that are not shown. @param {Topic} topic */
+function numbersOf({ partitions, total }) {
+  const shown = partitions.map((each) => each.partition);
+  const next = (shown.at(-1) ?? -1) + 1;
+  return [...shown, ...Array.from({ length: Math.max(0, total - shown.length) }, (_, place) => next + place)];
+}
+
+/** @param {{topic: Topic}} props */
 export function TopicActions({ topic }) {
   const [shown, setShown] = useState(/** @type {ActionName|''} */ (''));
   const name = topic.topic;
   const close = () => setShown('');
+  const numbers = numbersOf(topic);
   const off = topic.partitions.filter((each) => each.leader !== each.preferred);
   return html`<select class="button" aria-label="Actions" value="" onChange=${(/** @type {any} */ event) => {
       setShown(event.currentTarget.value);
@@ -44,15 +52,15 @@ export function TopicActions({ topic }) {
       <option value="elect">Elect preferred leaders (${off.length})</option>
       <option value="partitions">Add partitions</option>
       <option value="clone">Clone</option>
-      ${can('admin') && html`<option value="factor">Change the replication factor</option><option value="records">Delete all records</option>
+      ${can('admin') && html`<option value="factor">Change the replication factor</option><option value="records">Delete records</option>
         <option value="recreate">Delete and create again</option><option value="delete">Delete the topic</option>`}
     </select>
     ${shown === 'elect' && html`<${ActionDialog} title="Elect preferred leaders" verb="Elect" onClose=${close} fields=${[
       { name: 'kind', title: 'Election', choices: can('admin') ? [['preferred', 'preferred'], ['unclean', 'unclean: a replica out of sync can lead, records can be lost']] : [['preferred', 'preferred']] },
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
-      post('/api/actions/elect', { kind: values.kind, partitions: topic.partitions.map((each) => ({ topic: name, partition: each.partition })), dry_run: isDry })} />`}
+      post('/api/actions/elect', { kind: values.kind, partitions: numbers.map((partition) => ({ topic: name, partition })), dry_run: isDry })} />`}
     ${shown === 'partitions' && html`<${ActionDialog} title=${`Add partitions to ${name}`} verb="Add" onClose=${close} fields=${[
-      { name: 'partitions', title: 'Partitions in total', type: 'number', value: topic.partitions.length + 1, hint: 'Keys go to other partitions after that.' },
+      { name: 'partitions', title: 'Partitions in total', type: 'number', value: topic.total + 1, hint: 'Keys go to other partitions after that.' },
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/add-partitions', { name, partitions: Number(values.partitions), dry_run: isDry })} />`}
     ${shown === 'clone' && html`<${ActionDialog} title=${`Clone ${name}`} verb="Create" onClose=${close}
       lead="A topic with the same partitions, replication factor and settings. Records are not copied."
@@ -69,10 +77,17 @@ export function TopicActions({ topic }) {
       lead="All records and the offsets of groups are lost. Partitions, replication factor and settings stay."
       fields=${[{ name: 'confirm', title: `Type the name of the topic to recreate it: ${name}` }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/recreate-topic', { name, confirm: values.confirm, dry_run: isDry })} />`}
-    ${shown === 'records' && html`<${ActionDialog} title=${`Delete all records of ${name}`} verb="Delete the records" isDanger onClose=${close} fields=${[]}
-      lead="Every record up to the high watermark is deleted from every partition. That cannot be undone."
-      act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) =>
-        post('/api/actions/delete-records', { topic: name, partitions: Object.fromEntries(topic.partitions.map((each) => [each.partition, -1])), dry_run: isDry })} />`}
+    ${shown === 'records' && html`<${ActionDialog} title=${`Delete records of ${name}`} verb="Delete the records" isDanger onClose=${close}
+      lead="The oldest records are deleted, up to an offset or up to the high watermark. That cannot be undone."
+      fields=${[
+        { name: 'partition', title: 'Of the partition', choices: [['', 'every partition'], ...numbers.map((each) => [String(each), String(each)])] },
+        { name: 'offset', title: 'Before the offset', type: 'number', value: '', hint: 'Empty: all records up to the high watermark' },
+      ]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => {
+        const offset = values.offset === '' ? -1 : Number(values.offset);
+        const chosen = values.partition === '' ? numbers : [values.partition];
+        return post('/api/actions/delete-records', { topic: name, partitions: Object.fromEntries(chosen.map((each) => [each, offset])), dry_run: isDry });
+      }} />`}
     ${shown === 'delete' && html`<${ActionDialog} title=${`Delete ${name}`} verb="Delete the topic" isDanger onClose=${close} onDone=${() => go(href('/topics'))}
       fields=${[{ name: 'confirm', title: `Type the name of the topic to delete it: ${name}` }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-topic', { name, confirm: values.confirm, dry_run: isDry })} />`}`;

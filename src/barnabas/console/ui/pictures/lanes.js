@@ -231,7 +231,7 @@ export function LanesTable({ rows }) {
       <thead><tr>${isMany && html`<th scope="col">Partition</th>`}<th scope="col">Since</th><th scope="col">Leader</th><th scope="col">Epoch</th><th scope="col">ISR</th><th scope="col">Because</th></tr></thead>
       <tbody>${rows.flatMap((row) =>
         row.lanes.map(
-          (lane) => html`<tr key=${`${row.name} ${lane.time_ms} ${lane.leader_epoch}`}>${isMany && html`<th scope="row">${row.name}</th>`}
+          (lane) => html`<tr key=${`${row.name} ${lane.time_ms} ${lane.leader_epoch}`}>${isMany && html`<th scope="row">${row.href ? html`<a href=${row.href}>${row.name}</a>` : row.name}</th>`}
             <td>${day(lane.time_ms)} ${clockMs(lane.time_ms)}</td><td>${lane.leader < 0 ? 'none' : lane.leader}</td><td>${lane.leader_epoch ?? '?'}</td>
             <td>${listed(lane.isr)}</td><td class="wrap">${lane.cause ?? '–'}</td></tr>`,
         ),

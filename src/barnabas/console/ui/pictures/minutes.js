@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { hasHistory } from '../core/api.js';
+import { serverNow } from '../core/data.js';
 import { atMs, setParams } from '../core/url.js';
 import { clock, day, plural } from '../core/format.js';
 import { colour } from '../core/theme.js';
@@ -50,7 +51,8 @@ export function Minutes({ minutes }) {
     },
     [JSON.stringify(minutes), cursor, at],
   );
-  const choose = (/** @type {number} */ minute) => hasHistory() && setParams({ at: minute + MINUTE - 1 });
+  // The last moment of a minute; of the present minute, the present.
+  const choose = (/** @type {number} */ minute) => hasHistory() && setParams({ at: minute + MINUTE > serverNow() ? null : minute + MINUTE - 1 });
   const onClick = (/** @type {MouseEvent} */ event) => {
     const box = canvas.current?.getBoundingClientRect();
     const hour = box && hours[Math.floor((event.clientY - box.top) / CELL)];
@@ -60,7 +62,8 @@ export function Minutes({ minutes }) {
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     const steps = { ArrowLeft: -MINUTE, ArrowRight: MINUTE, ArrowUp: HOUR, ArrowDown: -HOUR };
     const step = steps[/** @type {keyof typeof steps} */ (event.key)];
-    if (step !== undefined) setCursor((cursor ?? minutes.at(-1)?.[0] ?? 0) + (cursor === null ? 0 : step));
+    const [newest, oldest] = [hours[0] ?? 0, hours.at(-1) ?? 0];
+    if (step !== undefined) setCursor(cursor === null ? (minutes.at(-1)?.[0] ?? 0) : Math.max(oldest, Math.min(newest + HOUR - MINUTE, cursor + step)));
     else if (event.key === 'Enter' && cursor !== null) choose(cursor);
     else return;
     event.preventDefault();

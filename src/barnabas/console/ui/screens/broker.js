@@ -55,7 +55,7 @@ export function BrokerScreen() {
     )}</div>
     ${tab === 'replicas' && html`<${Held} data=${data} />`}
     ${tab === 'directories' && html`<${Directories} data=${data} />`}
-    ${tab === 'configs' && html`<${Configs} configs=${data.configs} problem=${data.configs_problem} kind="broker" name=${id} />`}`;
+    ${tab === 'configs' && html`<${Configs} configs=${data.configs} problem=${data.configs_problem} kind="broker" name=${id} reload=${answer.reload} />`}`;
 }
 
 /** @param {{data: BrokerPage}} props */
@@ -81,7 +81,7 @@ function Directories({ data }) {
     const used = each.total_bytes && each.usable_bytes !== null ? 1 - each.usable_bytes / each.total_bytes : null;
     return html`<li key=${each.path} class="panel"><span class="code wrap">${each.path}</span>
       ${each.error && html`<strong class="bad">${each.error}</strong>`}
-      <span>${count(each.replicas)} replicas, ${bytes(each.size_bytes)}</span>
+      <span>${each.replicas === null ? '?' : plural(each.replicas, 'replica')}, ${bytes(each.size_bytes)}</span>
       ${several && html`<a href=${href('/moves', { broker: data.broker, from: each.path })}>Move its replicas</a>`}
       ${used !== null && html`<progress max="1" value=${used} aria-label=${`Disk of ${each.path}`}></progress>
         <span>${bytes(each.usable_bytes)} free of ${bytes(each.total_bytes)} (${Math.round(used * 100)} % used)</span>`}</li>`;

@@ -1,6 +1,6 @@
 // Brokers and quorum: how is each node?
 import { html } from '../core/html.js';
-import { can, post } from '../core/api.js';
+import { canAll, post } from '../core/api.js';
 import { clocks, useNow, useRoute } from '../core/data.js';
 import { atMs, href, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
@@ -24,7 +24,7 @@ const VALUES = {
 export function Brokers() {
   const answer = useRoute('/api/brokers', {}, { screen: 'brokers' });
   const now = useNow(1000) + clocks.value.ahead;
-  const isElecting = param('do') === 'elect' && can('operator');
+  const isElecting = param('do') === 'elect' && canAll('operator');
   const data = /** @type {BrokersData|null} */ (answer.data);
   if (!data) return html`<${Waiting} ...${answer} />`;
   const { rows, sort, isDown } = sorted(data.brokers, VALUES, 'broker');
@@ -47,7 +47,7 @@ export function Brokers() {
   ];
   return html`<div class="tools"><span class="grow"></span>
       <a class="button" href=${href('/whatif', { ask: 'restart-all' })}>Restart all: in which order?</a>
-      ${can('operator') && html`<button onClick=${() => setParams({ do: 'elect' })}>Elect all preferred leaders</button>`}</div>
+      ${canAll('operator') && html`<button onClick=${() => setParams({ do: 'elect' })}>Elect all preferred leaders</button>`}</div>
     ${isElecting && html`<${ActionDialog} title="Elect the preferred leaders of all partitions" verb="Elect" onClose=${() => setParams({ do: null }, { replace: true })} fields=${[]}
       act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) => post('/api/actions/elect', { kind: 'preferred', partitions: null, dry_run: isDry })} />`}
     <${Table} label="Brokers" columns=${columns} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}

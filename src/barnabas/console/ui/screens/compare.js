@@ -44,7 +44,7 @@ function Differences({ from }) {
     <section class="summary" aria-label="Summary">
       <span><strong>${count(data.changed)}</strong> ${data.changed === 1 ? 'partition differs' : 'partitions differ'}</span><span><strong>${count(data.same)}</strong> do not</span>
       <span>${duration(Math.abs(data.second.time_ms - data.first.time_ms))} lie between</span>
-      ${before !== after && html`<span>controller <strong>${before} → ${after}</strong></span>`}
+      ${before !== after && html`<span>controller <strong>${leaderName(before)} → ${leaderName(after)}</strong></span>`}
       <span class="grow"></span>${atMs() === null && html`<button onClick=${answer.reload}>Compare again</button>`}</section>
     ${[data.first, data.second].map((each) => each.problem && html`<p key=${each.time_ms} class="warning" role="status">${moment(each.time_ms)}: ${each.problem}</p>`)}
     <div class="columns">

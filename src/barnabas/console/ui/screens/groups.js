@@ -2,10 +2,10 @@
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { address, can, post } from '../core/api.js';
-import { useRoute } from '../core/data.js';
+import { serverNow, useNow, useRoute } from '../core/data.js';
 import { atMs, go, href, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
-import { clock, count, duration, moment, plural } from '../core/format.js';
+import { clock, count, day, duration, moment, plural, timeOf } from '../core/format.js';
 import { AssignmentOf } from '../parts/assignment.js';
 import { BrokerLink, PartitionLink } from '../parts/badges.js';
 import { ActionDialog } from '../parts/action_dialog.js';
@@ -23,7 +23,8 @@ function LagTime({ seconds }) {
 
 /** @param {number|null} ms */
 function time(ms) {
-  return ms === null ? html`<span class="nothing">–</span>` : html`<span title=${moment(ms)}>${clock(ms)}</span>`;
+  if (ms === null) return html`<span class="nothing">–</span>`;
+  return html`<span title=${moment(ms)}>${day(ms) === day(serverNow()) ? clock(ms) : moment(ms).slice(5, -3)}</span>`;
 }
 
 /** @type {Column<GroupRow>[]} */
@@ -31,7 +32,7 @@ const COLUMNS = [
   { key: 'group', title: 'Group', sort: 'name', cell: (row) => html`<a class="name" href=${href('/group', { name: row.group })} title=${row.group}>${row.group}</a>` },
   { key: 'state', title: 'State', width: 130, sort: 'state', cell: (row) => html`<span class="group-state" data-state=${row.state}>${row.state}</span>` },
   { key: 'members', title: 'Members', width: 92, sort: 'members', isFirstDown: true, align: 'end', cell: (row) => count(row.members) },
-  { key: 'topics', title: 'Topics', width: 80, align: 'end', isWide: true, cell: (row) => count(row.topics) },
+  { key: 'topics', title: 'Topics', width: 80, sort: 'topics', isFirstDown: true, align: 'end', isWide: true, cell: (row) => count(row.topics) },
   { key: 'lag', title: 'Lag', hint: 'Records not read yet', width: 110, sort: 'lag', isFirstDown: true, align: 'end', cell: (row) => count(row.lag) },
   { key: 'lag_s', title: 'Behind', hint: 'How old the first unread record is', width: 100, sort: 'lag_s', isFirstDown: true, align: 'end', cell: (row) => html`<${LagTime} seconds=${row.lag_s} />` },
   { key: 'since', title: 'Since', hint: 'When it was first seen to be behind', width: 100, align: 'end', isWide: true, cell: (row) => time(row.since_ms) },
@@ -44,19 +45,22 @@ export function Groups() {
   const filters = { q: param('q') ?? '', sort: param('sort') ?? 'name', desc: param('desc') ?? '0' };
   const answer = useRoute('/api/groups', { ...filters, limit: LIMIT }, { screen: 'groups' });
   const data = /** @type {{total: number, matched: number, rows: GroupRow[], age_ms: number|null, problem: string|null}|null} */ (answer.data);
+  useNow(1000);
+  const age = data && data.age_ms !== null && answer.envelope ? data.age_ms + serverNow() - answer.envelope.now_ms : null;
   return html`
     <div class="tools">
       <input type="search" class="filter" aria-label="Filter groups by name" placeholder="Filter by name" value=${filters.q} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
       <span class="grow"></span>
-      <span class="found" role="status">${data ? `${plural(data.matched, 'group')}${data.age_ms === null ? '' : `, read ${duration(data.age_ms)} ago`}` : ''}</span>
-      <a class="button" href=${address('/api/groups', { ...filters, format: 'csv' })} download>CSV</a>
+      <span class="found" role="status">${data ? `${plural(data.matched, 'group')}${age === null ? '' : `, read ${duration(age)} ago`}` : ''}</span>
+      <a class="button" href=${address('/api/groups', { ...filters, format: 'csv', at: atMs() })} download>CSV</a>
     </div>
     ${data?.problem && html`<p class="warning" role="status">${data.problem}</p>`}
     ${!data
       ? html`<${Waiting} ...${answer} />`
       : html`<${Table} label="Groups" isTall columns=${COLUMNS} count=${data.rows.length} row=${(/** @type {number} */ index) => data.rows[index] ?? null} keyOf=${(/** @type {GroupRow} */ row) => row.group}
-          sort=${filters.sort} isDown=${filters.desc === '1'} markOf=${(/** @type {GroupRow} */ row) => `${row.state} ${row.members}`} empty=${filters.q ? texts.empty.groupsFilter : texts.empty.groups} />`}`;
+          sort=${filters.sort} isDown=${filters.desc === '1'} markOf=${(/** @type {GroupRow} */ row) => `${row.state} ${row.members}`} empty=${data.problem ? null : filters.q ? texts.empty.groupsFilter : texts.empty.groups} />
+        ${data.matched > data.rows.length && html`<p class="hint">${texts.firstRows(count(data.rows.length), count(data.matched))}</p>`}`}`;
 }
 
 const VALUES = {
@@ -73,6 +77,8 @@ export function GroupScreen() {
   if (!data || data.group !== name) return html`<${Waiting} ...${answer} />`;
   const { rows, sort, isDown } = sorted(data.partitions, VALUES, 'lag', true);
   const close = () => setShown('');
+  /** @type {[string, string][]} */
+  const topics = [...new Set(data.partitions.map((each) => each.topic))].sort().map((each) => [each, each]);
   return html`
     <section class="summary" aria-label="Summary">
       <span class="group-state" data-state=${data.state}>${data.state}</span>
@@ -101,14 +107,31 @@ export function GroupScreen() {
           { key: 'member', title: 'Member', width: 200, isWide: true, cell: (/** @type {GroupPartition} */ row) => html`<span title=${row.member ?? ''}>${row.member ?? '–'}</span>` },
         ]} /></section>
     ${shown === 'reset' && html`<${ActionDialog} title=${`Reset offsets of ${name}`} verb="Reset" isDanger onClose=${close} fields=${[
-      { name: 'to', title: 'To', value: 'latest', choices: [['earliest', 'the first records'], ['latest', 'the end'], ['time', 'a time (ms since 1970)'], ['offset', 'an offset'], ['shift', 'by a number of records']] },
-      { name: 'value', title: 'Value', hint: 'For a time, an offset or a shift' },
-    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
-      post('/api/actions/reset-offsets', { group: name, to: values.to, value: values.value === '' ? null : Number(values.value), partitions: null, dry_run: isDry })} />`}
+      { name: 'topic', title: 'Of the topic', choices: [['', 'every topic'], ...topics] },
+      { name: 'to', title: 'To', value: 'latest', choices: [['earliest', 'the first records'], ['latest', 'the end'], ['time', 'a time'], ['offset', 'an offset'], ['shift', 'by a number of records']] },
+      { name: 'value', title: 'Value', hint: `An offset; a number of records, negative for earlier ones; or a time: ${texts.timeHint}` },
+    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => {
+      const chosen = data.partitions.filter((each) => values.topic === '' || each.topic === values.topic);
+      return post('/api/actions/reset-offsets', {
+        group: name,
+        to: values.to,
+        value: resetValue(values.to, values.value),
+        partitions: chosen.map(({ topic, partition }) => ({ topic, partition })),
+        dry_run: isDry,
+      });
+    }} />`}
     ${shown === 'offsets' && html`<${ActionDialog} title=${`Delete offsets of ${name}`} verb="Delete the offsets" isDanger onClose=${close} onDone=${answer.reload}
-      fields=${[{ name: 'topic', title: 'Of topic', value: data.partitions[0]?.topic ?? '', choices: [...new Set(data.partitions.map((each) => each.topic))].sort().map((each) => [each, each]) }]}
+      fields=${[{ name: 'topic', title: 'Of topic', value: data.partitions[0]?.topic ?? '', choices: topics }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-offsets', { group: name, topic: values.topic, dry_run: isDry })} />`}
     ${shown === 'delete' && html`<${ActionDialog} title=${`Delete ${name}`} verb="Delete the group" isDanger onClose=${close} onDone=${() => go(href('/groups'))}
       fields=${[{ name: 'confirm', title: `Type the name of the group to delete it: ${name}` }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-group', { group: name, confirm: values.confirm, dry_run: isDry })} />`}`;
+}
+
+/** Returns the value of a reset as the server reads it. Throws for a text that is none. @param {string} to @param {string} text */
+function resetValue(to, text) {
+  if (to === 'earliest' || to === 'latest') return null;
+  const found = to === 'time' ? timeOf(text) : text.trim() === '' ? Number.NaN : Number(text);
+  if (found === null || !Number.isInteger(found)) throw new Error(to === 'time' ? texts.messages.noTime(text) : texts.noNumber(text));
+  return found;
 }

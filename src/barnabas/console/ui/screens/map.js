@@ -49,12 +49,22 @@ function useMap(fill) {
     let close;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     let timer;
+    /** The number of the last request, and what the stream has sent while it is under way. */
+    let sent = 0;
+    /** @type {any[]|null} */
+    let since = null;
     const load = async () => {
       clearTimeout(timer);
+      const number = (sent += 1);
+      since = [];
       try {
         const before = question ? null : kept.current;
         const bytes = await getBytes('/api/map', { at, fill: volumes, layout: before?.header.layout }, abort.signal);
+        if (number !== sent) return;
         const table = new MapTable(bytes, before);
+        // The stream is faster than a large answer: what it sent meanwhile is not in an answer of an earlier state.
+        for (const cells of since ?? []) if (cells.version >= table.header.version) table.apply(cells);
+        since = null;
         note({ ...table.header, data: null });
         if (question && table.isFilled) await suppose(table, question, at, abort.signal);
         kept.current = question ? null : table;
@@ -65,12 +75,13 @@ function useMap(fill) {
           if (volumes) timer = setTimeout(load, VOLUMES_MS);
         }
       } catch (error) {
-        if (abort.signal.aborted) return;
+        if (abort.signal.aborted || number !== sent) return;
         setState((old) => ({ ...old, error: asApiError(error) }));
         timer = setTimeout(load, 1000);
       }
     };
     const onCells = (/** @type {any} */ cells) => {
+      since?.push(cells);
       if (!kept.current?.apply(cells)) void load();
       else setState((old) => ({ ...old, drawn: old.drawn + 1 }));
     };

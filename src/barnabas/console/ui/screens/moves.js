@@ -1,10 +1,10 @@
 // Moves: which replicas move, how far are they, when do they end; and the plan that is to be begun.
 import { useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { can, get, post } from '../core/api.js';
+import { can, canAll, get, post } from '../core/api.js';
 import { useNow, useRoute, useStatus } from '../core/data.js';
 import { param } from '../core/url.js';
-import { asFile, directoriesOf, parsePlan, plan, planRow, planText, setPlan } from '../core/plan.js';
+import { asFile, directoriesOf, parsePlan, plan, planRow, planText, setPlan, shortened } from '../core/plan.js';
 import { bytes, byteRate, count, pathEnd, plural, brokers as listed } from '../core/format.js';
 import { texts } from '../core/texts.js';
 import { BrokerLink, PartitionLink } from '../parts/badges.js';
@@ -49,7 +49,7 @@ export function Moves() {
       <button onClick=${() => setShown('generate')}>Generate a plan</button>
       <button onClick=${() => setShown('directories')}>Plan for directories</button>
       <button onClick=${() => setShown('open')}>Open a plan</button>
-      ${can('admin') && html`<button onClick=${() => setShown('throttle')}>Throttle</button>
+      ${canAll('admin') && html`<button onClick=${() => setShown('throttle')}>Throttle</button>
         <button disabled=${data.total + between.total === 0} onClick=${() => setShown('cancel')}>Cancel all</button>`}
     </section>
     <section class="panel" aria-label="Running"><h2>Running</h2>
@@ -109,7 +109,7 @@ function PlanPanel({ data, reload }) {
   return html`<section class="panel" aria-label="Plan">
     <h2>Plan <span class="kind">${found.source}, ${plural(found.rows.length, 'partition')}</span></h2>
     <div class="tools">
-      ${can('admin') && html`<button class="primary" onClick=${() => setShown('execute')}>Execute</button><button onClick=${() => setShown('verify')}>Verify</button>
+      ${can('admin') && html`<button class="primary" onClick=${() => setShown('execute')}>Execute</button>${canAll('admin') && html`<button onClick=${() => setShown('verify')}>Verify</button>`}
         <button onClick=${() => setShown('cancel')}>Cancel its moves</button>`}
       <a class="button" href=${asFile(planText(found.rows))} download="reassignment.json">Save as JSON</a>
       <button onClick=${() => setPlan(null)}>Discard</button></div>
@@ -149,7 +149,7 @@ function Generate({ onClose }) {
     const found = /** @type {{rows: PlanRow[], bytes: number|null}} */ (data);
     if (isDry) {
       const lines = found.rows.map((row) => `${row.topic}-${row.partition}: replicas ${listed(row.before)} → ${listed(row.replicas)}`);
-      return { plan: [...lines.slice(0, 50), `${bytes(found.bytes)} would be copied`] };
+      return { plan: [...shortened(lines), `${bytes(found.bytes)} would be copied`] };
     }
     setPlan({ rows: found.rows, source: `proposed for brokers ${values.brokers}` });
     return { text: 'The plan is open. Nothing moves yet.', results: [] };
@@ -162,7 +162,7 @@ function OpenPlan({ onClose }) {
     { name: 'text', title: 'JSON of a reassignment', rows: 8, hint: 'As kafka-reassign-partitions and barnabas reassign read it' },
   ]} act=${async (/** @type {any} */ values, /** @type {boolean} */ isDry) => {
     const rows = parsePlan(values.text);
-    if (isDry) return { plan: rows.slice(0, 50).map((row) => `${row.topic}-${row.partition}: replicas ${[listed(row.replicas), ...directoriesOf(row)].join(', ')}`) };
+    if (isDry) return { plan: shortened(rows.map((row) => `${row.topic}-${row.partition}: replicas ${[listed(row.replicas), ...directoriesOf(row)].join(', ')}`)) };
     setPlan({ rows, source: 'read' });
     return { text: 'The plan is open. Nothing moves yet.', results: [] };
   }} />`;

@@ -12,7 +12,7 @@ import { Waiting } from '../parts/state_of_answer.js';
 
 export function PartitionScreen() {
   const [topic, partition] = [param('topic') ?? '', Number(param('partition') ?? 0)];
-  const answer = useRoute('/api/partition', { topic, partition }, { screen: 'partition', live: { topic, partition } });
+  const answer = useRoute('/api/partition', { topic, partition }, { screen: 'partition', live: { topic, partition }, merge: withAsked });
   const now = useNow(2000);
   const data = /** @type {PartitionPage|null} */ (answer.data);
   if (!data || data.topic !== topic || data.partition !== partition) return html`<${Waiting} ...${answer} />`;
@@ -56,6 +56,15 @@ export function PartitionScreen() {
     </section>
     <${ReplicasTable} data=${data} />
     <${Producers} data=${data} reload=${answer.reload} />`;
+}
+
+/**
+ * Returns the partition as the stream sends it, with the directories and producers that brokers were asked for.
+ * @param {PartitionPage} old
+ * @param {PartitionPage} streamed
+ */
+function withAsked(old, streamed) {
+  return { ...old, ...streamed };
 }
 
 /** @param {{data: PartitionPage}} props */

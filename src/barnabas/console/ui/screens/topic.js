@@ -1,5 +1,4 @@
 // Topic: each partition's log size, leader, preferred leader, replicas, ISR, OSR, ELR, offsets and lag.
-import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { address, can } from '../core/api.js';
 import { useRoute } from '../core/data.js';
@@ -74,29 +73,24 @@ const TABS = /** @type {const} */ ([
 
 export function TopicScreen() {
   const name = param('name') ?? '';
-  const answer = useRoute('/api/topic', { name }, { screen: 'topic', live: { name } });
+  const answer = useRoute('/api/topic', { name }, { screen: 'topic', live: { name }, merge: withAsked });
   const data = /** @type {Topic|null} */ (answer.data);
-  const [kept, setKept] = useState(/** @type {Topic|null} */ (null));
-  if (data?.configs && data !== kept) setKept(data);
   if (!data || data.topic !== name) return html`<${Waiting} ...${answer} />`;
-  const configs = data.configs ?? (kept?.topic === name ? kept.configs : null);
   const tab = TABS.find(([key]) => key === param('tab'))?.[0] ?? 'partitions';
-  const size = sum(data.partitions.map((each) => each.size_bytes));
-  const records = sum(data.partitions.map((each) => each.messages));
   return html`
     ${answer.error && html`<p class="warning" role="status">${answer.error.message}</p>`}
     <section class="summary" aria-label="Summary">
       <${State} severity=${data.severity} />
-      <span><strong>${count(data.total ?? data.partitions.length)}</strong> ${(data.total ?? data.partitions.length) === 1 ? 'partition' : 'partitions'}</span>
+      <span><strong>${count(data.total)}</strong> ${data.total === 1 ? 'partition' : 'partitions'}</span>
       <span>replication factor <strong>${count(data.replication)}</strong></span>
       <span>min ISR <strong>${count(data.min_isr)}</strong></span>
-      <span><strong>${bytes(size)}</strong></span>
-      <span><strong>${count(records)}</strong> records</span>
+      <span><strong>${bytes(data.size_bytes)}</strong></span>
+      <span><strong>${count(data.messages)}</strong> ${data.messages === 1 ? 'record' : 'records'}</span>
       ${data.is_internal && html`<span class="chip plain">internal</span>`}
       <span class="grow"></span>
       <a class="button" href=${href('/messages', { topic: name })}>Messages</a>
       <a class="button" href=${address('/api/topic', { name, format: 'csv', at: atMs() })} download>CSV</a>
-      ${can('operator') && html`<${TopicActions} topic=${data} configs=${configs} />`}
+      ${can('operator') && html`<${TopicActions} topic=${data} />`}
     </section>
     <div class="tabs" role="tablist" aria-label="Parts of the topic">${TABS.map(
       ([key, title]) => html`<a key=${key} role="tab" aria-selected=${tab === key} href=${changed({ tab: key === 'partitions' ? null : key })}>${title}${
@@ -107,9 +101,22 @@ export function TopicScreen() {
       <${RateChart} subject=${name} isPast=${atMs() !== null}
         end=${sum(data.partitions.map((each) => each.end_offset ?? each.high_watermark))}
         below=${data.partitions.filter((each) => each.severity !== 'ok').length} />`}
-    ${tab === 'history' && html`<${TopicLanes} topic=${name} />`}
+    ${tab === 'history' && html`<${TopicLanes} topic=${data} />`}
     ${tab === 'groups' && html`<${Groups} topic=${data} />`}
-    ${tab === 'configs' && html`<${Configs} configs=${configs} problem=${data.configs_problem} kind="topic" name=${name} />`}`;
+    ${tab === 'configs' && html`<${Configs} configs=${data.configs} problem=${data.configs_problem} kind="topic" name=${name} reload=${answer.reload} />`}`;
+}
+
+/**
+ * Returns the topic as the stream sends it, with the settings that a broker was asked for, and with the partitions of a
+ * large topic that the stream leaves out.
+ * @param {Topic} old
+ * @param {Topic} streamed
+ * @returns {Topic}
+ */
+function withAsked(old, streamed) {
+  const others = old.partitions.slice(streamed.partitions.length, streamed.total);
+  const { configs, configs_problem } = old;
+  return { ...streamed, configs, configs_problem, partitions: [...streamed.partitions, ...others] };
 }
 
 /** @param {{topic: Topic}} props */
@@ -133,7 +140,7 @@ function Partitions({ topic }) {
     <${Table} label="Partitions" columns=${COLUMNS} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
       keyOf=${(/** @type {Partition} */ row) => String(row.partition)} isTall=${rows.length > TALL_FROM} sort=${sort} isDown=${isDown} minWidth=${960}
       markOf=${(/** @type {Partition} */ row) => `${row.state} ${row.leader} ${row.isr.join()}`} empty=${texts.empty.partitions} />
-    ${topic.total !== undefined && topic.total > topic.partitions.length && html`<p class="hint">The first ${count(topic.partitions.length)} of ${count(topic.total)} partitions are shown; the CSV has all.</p>`}
+    ${topic.total > topic.partitions.length && html`<p class="hint">The first ${count(topic.partitions.length)} of ${count(topic.total)} partitions are shown; the CSV has all.</p>`}
     <p class="legend"><span><span class="replica" data-replica="leader">1</span> leader</span><span><span class="replica" data-replica="follower">2</span> in sync</span>
       <span><span class="replica" data-replica="out">3</span> out of sync</span><span><span class="replica" data-replica="silent">4</span> broker silent</span></p>`;
 }

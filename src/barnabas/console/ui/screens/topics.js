@@ -34,8 +34,8 @@ const columnsOf = (policies, problem) => [
   { key: 'size', title: 'Size', hint: 'Of the leaders’ logs', width: 82, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
   { key: 'messages', title: 'Records', hint: 'End offsets minus start offsets', width: 86, sort: 'messages', isFirstDown: true, align: 'end', isWide: true, isExtra: true, cell: (row) => count(row.messages) },
   { key: 'rate', title: 'Written', hint: 'Records a second', width: 80, sort: 'rate', isFirstDown: true, align: 'end', isWide: true, cell: (row) => rate(row.rate) },
-  { key: 'lag', title: 'Lag', hint: 'Records that groups have not read yet', width: 70, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
-  { key: 'policy', title: 'Policy', hint: texts.policy.hint, width: 122, isWide: true, cell: (row) => policyCell(policies.get(row.topic), problem) },
+  { key: 'lag', title: 'Lag', hint: 'Records that groups have not read yet', width: 70, sort: 'lag', isFirstDown: true, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
+  { key: 'policy', title: 'Policy', hint: texts.policy.hint, width: 122, sort: 'policy', isWide: true, cell: (row) => policyCell(policies.get(row.topic), problem) },
 ];
 
 /** @param {Policy|undefined} policy @param {string|null} problem */

@@ -3,6 +3,7 @@ import { html } from '../core/html.js';
 import { useRoute } from '../core/data.js';
 import { asFile, setPlan } from '../core/plan.js';
 import { atMs, go, href, param, setParams } from '../core/url.js';
+import { texts } from '../core/texts.js';
 import { bytes, count, plural, brokers as listed } from '../core/format.js';
 import { Mark, PartitionLink, State } from '../parts/badges.js';
 import { Table } from '../parts/table.js';
@@ -41,7 +42,9 @@ const EFFECTS = {
  *   stuck: {topic: string, partition: number, reason: string}[]|null}} Answer */
 
 export function WhatIf() {
-  const brokers = /** @type {Brokers|null} */ (useRoute('/api/brokers', {}, { isStill: true }).data)?.brokers ?? [];
+  const answer = useRoute('/api/brokers', {}, { isStill: true });
+  const known = /** @type {Brokers|null} */ (answer.data);
+  const brokers = known?.brokers ?? [];
   const ask = ASKS.find(([name]) => name === param('ask'))?.[0] ?? 'restart';
   const racks = [...new Set(brokers.map((each) => each.rack).filter((each) => each !== null))];
   const first = brokers[0]?.broker;
@@ -64,7 +67,7 @@ export function WhatIf() {
       ${ask === 'min-isr' && html`<label>topic <input value=${asked.topic ?? ''} onChange=${set('topic')} spellcheck=${false} /></label>
         <label>value <input class="short" type="number" min="1" max="10" value=${asked.value} onChange=${set('value')} /></label>`}
     </div>
-    ${missing(asked, racks.length, brokers.length) ?? html`<${Result} key=${ask} asked=${asked} />`}`;
+    ${known ? (missing(asked, racks.length, brokers.length) ?? html`<${Result} key=${ask} asked=${asked} />`) : html`<${Waiting} ...${answer} />`}`;
 }
 
 /** @param {Record<string, string|null>} asked @param {number} racks @param {number} brokers */
@@ -72,7 +75,7 @@ function missing(asked, racks, brokers) {
   if (asked['ask'] === 'lose-rack' && racks === 0 && brokers > 0) return html`<p class="empty">The brokers of this cluster name no racks.</p>`;
   if (asked['ask'] === 'min-isr' && !asked['topic']) return html`<p class="empty">Name a topic.</p>`;
   if (asked['ask'] === 'lose-disk' && !asked['path']) return html`<p class="empty">Name a log directory of the broker, as its page lists them.</p>`;
-  return brokers === 0 ? html`<p class="waiting"></p>` : null;
+  return brokers === 0 ? html`<p class="empty">${texts.empty.brokers}</p>` : null;
 }
 
 /** @param {{asked: Record<string, string|null>}} props */
