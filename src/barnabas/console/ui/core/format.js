@@ -47,7 +47,7 @@ export function duration(ms) {
   const seconds = Math.max(0, ms) / 1000;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 7200) return texts.words.minOf(Math.round(seconds / 60));
   if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86_400)} d`;
 }

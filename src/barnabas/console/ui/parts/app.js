@@ -83,7 +83,7 @@ export function App() {
   const screen = SCREENS.get(path);
   const heading = useRef(/** @type {HTMLElement|null} */ (null));
   const isFirst = useRef(true);
-  const title = screen ? texts.screens[screen.name] : 'Not found';
+  const title = screen ? texts.screens[screen.name] : texts.app.notFound;
   const subject = subjectOf(place.value.params, path);
 
   useEffect(() => {
@@ -121,7 +121,7 @@ export function App() {
     }}>${texts.skip}</a>
     <${Bar} />
     <div class=${open.value === 'lab' ? 'frame with-drawer' : 'frame'}>
-      <nav class="screens" aria-label="Screens">
+      <nav class="screens" aria-label=${texts.app.screens}>
         ${NAV.map(([name, to]) => {
           const isHere = (screen?.nav ?? screen?.name) === name;
           return html`<a key=${name} href=${href(to)} aria-current=${isHere ? 'page' : undefined}>

@@ -43,19 +43,19 @@ export function AuditLog() {
   }, [isAllowed, limit, done]);
 
   const entries = found.entries ?? [];
-  return html`<section class="panel" aria-label="Audit"><h2>What was changed with this console</h2>
+  return html`<section class="panel" aria-label=${texts.audit.audit}><h2>${texts.audit.whatWasChangedWithThis}</h2>
     ${isAllowed
-      ? html`<p class="tools"><span class="grow"></span><a class="button" href=${address('/api/audit', { limit: MOST, format: 'csv' })} download>CSV</a></p>`
+      ? html`<p class="tools"><span class="grow"></span><a class="button" href=${address('/api/audit', { limit: MOST, format: 'csv' })} download>${texts.words.csv}</a></p>`
       : html`<p class="empty">${texts.auditRole}</p>`}
     ${found.problem && html`<p class="warning" role="status">${found.problem}</p>`}
-    ${found.entries && html`<${Table} label="Entries of the audit" count=${entries.length} isTall=${entries.length > 60} row=${(/** @type {number} */ index) => entries[index] ?? null} keyOf=${(/** @type {Entry} */ row) => String(row.id)}
+    ${found.entries && html`<${Table} label=${texts.audit.entriesOfTheAudit} count=${entries.length} isTall=${entries.length > 60} row=${(/** @type {number} */ index) => entries[index] ?? null} keyOf=${(/** @type {Entry} */ row) => String(row.id)}
       empty=${texts.empty.audit} columns=${[
-        { key: 'time', title: 'When', width: 176, cell: (/** @type {Entry} */ row) => moment(row.time_ms) },
-        { key: 'user', title: 'Who', width: 150, cell: (/** @type {Entry} */ row) => `${row.user} (${row.role})` },
-        { key: 'from', title: 'From', width: 120, isWide: true, cell: (/** @type {Entry} */ row) => row.address },
-        { key: 'action', title: 'What', width: 150, cell: (/** @type {Entry} */ row) => row.action },
-        { key: 'result', title: 'Result', width: 90, cell: (/** @type {Entry} */ row) => html`<span class=${['ok', 'begun'].includes(row.result) ? '' : 'bad'}>${row.result}</span>` },
-        { key: 'text', title: 'Text', cell: (/** @type {Entry} */ row) => html`<span title=${JSON.stringify(row.arguments)}>${row.text}</span>` },
+        { key: 'time', title: texts.audit.when, width: 176, cell: (/** @type {Entry} */ row) => moment(row.time_ms) },
+        { key: 'user', title: texts.audit.who, width: 150, cell: (/** @type {Entry} */ row) => `${row.user} (${row.role})` },
+        { key: 'from', title: texts.words.from, width: 120, isWide: true, cell: (/** @type {Entry} */ row) => row.address },
+        { key: 'action', title: texts.audit.what, width: 150, cell: (/** @type {Entry} */ row) => row.action },
+        { key: 'result', title: texts.audit.result, width: 90, cell: (/** @type {Entry} */ row) => html`<span class=${['ok', 'begun'].includes(row.result) ? '' : 'bad'}>${row.result}</span>` },
+        { key: 'text', title: texts.audit.text, cell: (/** @type {Entry} */ row) => html`<span title=${JSON.stringify(row.arguments)}>${row.text}</span>` },
       ]} />
-      ${entries.length === limit && limit < MOST && html`<p><button onClick=${() => setLimit(limit + STEP)}>Earlier entries</button></p>`}`}</section>`;
+      ${entries.length === limit && limit < MOST && html`<p><button onClick=${() => setLimit(limit + STEP)}>${texts.audit.earlierEntries}</button></p>`}`}</section>`;
 }

@@ -38,8 +38,8 @@ export function ClusterDefaults() {
       : data.configs?.length === 0
         ? html`<p class="empty">${texts.defaults.none}</p>`
         : html`<${Configs} configs=${data.configs} problem=${data.configs_problem} kind="cluster" name="" reload=${answer.reload} />`}
-    ${isAdding && html`<${ActionDialog} title=${texts.defaults.add} verb="Set" onClose=${() => setAdding(false)} onDone=${answer.reload}
-      fields=${[{ name: 'name', title: 'Setting', hint: texts.defaults.nameHint }, { name: 'value', title: 'Value' }]}
+    ${isAdding && html`<${ActionDialog} title=${texts.defaults.add} verb=${texts.words.set} onClose=${() => setAdding(false)} onDone=${answer.reload}
+      fields=${[{ name: 'name', title: texts.words.setting, hint: texts.defaults.nameHint }, { name: 'value', title: texts.words.value }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => alter('cluster', '', values.name.trim(), values.value, isDry)} />`}</section>`;
 }
 
@@ -52,27 +52,27 @@ function fileOf(rows) {
 /** @param {{configs: Config[]|null, problem: string|null, kind: Kind, name: string|number, reload: () => void}} props */
 export function Configs({ configs, problem, kind, name, reload }) {
   const [edited, setEdited] = useState(/** @type {Config|null} */ (null));
-  if (!configs) return html`<p class="empty">${problem ?? 'The configuration was not read.'}</p>`;
+  if (!configs) return html`<p class="empty">${problem ?? texts.configs.theConfigurationWasNotRead}</p>`;
   const text = (param('config') ?? '').toLowerCase();
   const isOwn = param('own') === '1';
   const rows = configs.filter((each) => each.name.toLowerCase().includes(text) && (!isOwn || each.origin !== 'default'));
   const mayEdit = can(kind === 'topic' ? 'operator' : 'admin');
   return html`
     <div class="tools">
-      <input type="search" class="filter" aria-label="Filter settings" placeholder="Filter settings" value=${param('config') ?? ''} spellcheck=${false}
+      <input type="search" class="filter" aria-label=${texts.configs.filterSettings} placeholder=${texts.configs.filterSettings} value=${param('config') ?? ''} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ config: event.currentTarget.value }, { replace: true })} />
-      <label class="check"><input type="checkbox" checked=${isOwn} onChange=${(/** @type {any} */ event) => setParams({ own: event.currentTarget.checked ? 1 : null })} /> only those that were set</label>
-      <span class="grow"></span><a class="button" href=${fileOf(rows)} download=${`${[kind, name].filter((each) => each !== '').join('-')}.json`} aria-label=${texts.files.of('Configuration', 'JSON')}>JSON</a>
+      <label class="check"><input type="checkbox" checked=${isOwn} onChange=${(/** @type {any} */ event) => setParams({ own: event.currentTarget.checked ? 1 : null })} /> ${texts.configs.onlyThoseThatWereSet}</label>
+      <span class="grow"></span><a class="button" href=${fileOf(rows)} download=${`${[kind, name].filter((each) => each !== '').join('-')}.json`} aria-label=${texts.files.of(texts.words.configuration, texts.words.json)}>${texts.words.json}</a>
     </div>
-    <${Table} label="Configuration" count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${(/** @type {Config} */ row) => row.name}
+    <${Table} label=${texts.words.configuration} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${(/** @type {Config} */ row) => row.name}
       isTall=${rows.length > 60} empty=${texts.empty.configs} columns=${[
-        { key: 'name', title: 'Setting', width: 330, cell: (/** @type {Config} */ row) => html`<span class="code" title=${row.doc ?? ''}>${row.name}</span>` },
-        { key: 'value', title: 'Value', cell: (/** @type {Config} */ row) => html`<span class=${row.origin === 'default' ? 'code muted' : 'code'} title=${row.value ?? ''}>${row.is_sensitive ? '(hidden)' : row.value === '' ? '(empty)' : (row.value ?? '–')}</span>` },
-        { key: 'origin', title: 'Origin', width: 110, cell: (/** @type {Config} */ row) => html`<span class=${row.origin === 'default' ? 'muted' : 'chip plain'}>${row.origin}</span>` },
-        { key: 'edit', title: 'Change', width: 70, align: 'end', cell: (/** @type {Config} */ row) =>
-          mayEdit && !row.is_read_only ? html`<button class="small" aria-label=${`Edit ${row.name}`} onClick=${() => setEdited(row)}>Edit</button>` : '' },
+        { key: 'name', title: texts.words.setting, width: 330, cell: (/** @type {Config} */ row) => html`<span class="code" title=${row.doc ?? ''}>${row.name}</span>` },
+        { key: 'value', title: texts.words.value, cell: (/** @type {Config} */ row) => html`<span class=${row.origin === 'default' ? 'code muted' : 'code'} title=${row.value ?? ''}>${row.is_sensitive ? texts.configs.hidden : row.value === '' ? texts.configs.empty : (row.value ?? '–')}</span>` },
+        { key: 'origin', title: texts.configs.origin, width: 110, cell: (/** @type {Config} */ row) => html`<span class=${row.origin === 'default' ? 'muted' : 'chip plain'}>${row.origin}</span>` },
+        { key: 'edit', title: texts.words.change, width: 70, align: 'end', cell: (/** @type {Config} */ row) =>
+          mayEdit && !row.is_read_only ? html`<button class="small" aria-label=${texts.configs.editOf(row.name)} onClick=${() => setEdited(row)}>${texts.configs.edit}</button>` : '' },
       ]} />
-    ${edited && html`<${ActionDialog} title=${`Set ${edited.name}`} onClose=${() => setEdited(null)} onDone=${reload} verb="Set"
-      fields=${[{ name: 'value', title: `New value of ${edited.name} for ${kind === 'cluster' ? texts.defaults.all : `${kind} ${name}`}; empty returns to the default`, value: edited.value ?? '', hint: edited.default === null ? '' : texts.defaults.of(edited.default) }]}
+    ${edited && html`<${ActionDialog} title=${texts.configs.setOf(edited.name)} onClose=${() => setEdited(null)} onDone=${reload} verb=${texts.words.set}
+      fields=${[{ name: 'value', title: texts.configs.newValueOfForEmpty(edited.name, kind === 'cluster' ? texts.defaults.all : `${kind} ${name}`), value: edited.value ?? '', hint: edited.default === null ? '' : texts.defaults.of(edited.default) }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => alter(kind, name, edited.name, values.value, isDry)} />`}`;
 }

@@ -20,17 +20,17 @@ function fixed() {
   }));
   const actions = can('operator')
     ? [
-        { kind: 'action', name: 'New topic', act: () => go(href('/topics', { do: 'create' })) },
-        ...(canAll('operator') ? [{ kind: 'action', name: 'Elect all preferred leaders', act: () => go(href('/brokers', { do: 'elect' })) }] : []),
+        { kind: 'action', name: texts.words.newTopic, act: () => go(href('/topics', { do: 'create' })) },
+        ...(canAll('operator') ? [{ kind: 'action', name: texts.words.electAllPreferredLeaders, act: () => go(href('/brokers', { do: 'elect' })) }] : []),
       ]
     : [];
   return [
     ...screens,
     ...actions,
-    { kind: 'action', name: 'Light or dark', act: toggleTheme },
-    ...(atMs() === null ? [] : [{ kind: 'action', name: 'Back to the present', act: () => setParams({ at: null }) }]),
-    ...(session.value?.lab ? [{ kind: 'action', name: 'Lab: stop and start brokers', act: () => (open.value = 'lab') }] : []),
-    { kind: 'action', name: 'Keys', act: () => (open.value = 'keys') },
+    { kind: 'action', name: texts.palette.lightOrDark, act: toggleTheme },
+    ...(atMs() === null ? [] : [{ kind: 'action', name: texts.words.backToThePresent, act: () => setParams({ at: null }) }]),
+    ...(session.value?.lab ? [{ kind: 'action', name: texts.palette.labStopAndStartBrokers, act: () => (open.value = 'lab') }] : []),
+    { kind: 'action', name: texts.words.keys, act: () => (open.value = 'keys') },
   ];
 }
 
@@ -52,7 +52,7 @@ export function Palette() {
         setFound([
           ...topics.map((/** @type {any} */ each) => ({ kind: 'topic', name: nameOf(each), act: () => go(href('/topic', { name: nameOf(each) })) })),
           ...groups.map((/** @type {any} */ each) => ({ kind: 'group', name: nameOf(each), act: () => go(href('/group', { name: nameOf(each) })) })),
-          ...brokers.map((/** @type {any} */ each) => ({ kind: 'broker', name: `Broker ${nameOf(each)}`, act: () => go(href('/broker', { id: nameOf(each) })) })),
+          ...brokers.map((/** @type {any} */ each) => ({ kind: 'broker', name: texts.words.brokerOf2(nameOf(each)), act: () => go(href('/broker', { id: nameOf(each) })) })),
         ]);
       } catch {
         if (!abort.signal.aborted) setFound([]);
@@ -80,21 +80,21 @@ export function Palette() {
     else return;
     event.preventDefault();
   };
-  return html`<${Dialog} title="Go to" kind="palette" onClose=${close}>
+  return html`<${Dialog} title=${texts.palette.goTo} kind="palette" onClose=${close}>
     <input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list" aria-autocomplete="list" autofocus
-      aria-activedescendant=${index >= 0 ? `palette-${index}` : undefined} aria-label="Topic, group, broker, screen or action"
-      placeholder="Topic, group, broker, screen or action" value=${text} onKeyDown=${onKeyDown} spellcheck=${false}
+      aria-activedescendant=${index >= 0 ? `palette-${index}` : undefined} aria-label=${texts.palette.topicGroupBrokerScreenOr}
+      placeholder=${texts.palette.topicGroupBrokerScreenOr} value=${text} onKeyDown=${onKeyDown} spellcheck=${false}
       onInput=${(/** @type {any} */ event) => {
         setText(event.currentTarget.value);
         setPicked(0);
       }} />
-    <ul id="palette-list" role="listbox" aria-label="Found">${choices.map(
+    <ul id="palette-list" role="listbox" aria-label=${texts.palette.found}>${choices.map(
       (each, place) => html`<li key=${`${each.kind} ${each.name}`} id=${`palette-${place}`} role="option" aria-selected=${place === index}
         onMouseDown=${(/** @type {Event} */ event) => {
           event.preventDefault();
           take(each);
         }}><span class="palette-name">${each.name}</span><span class="palette-kind">${each.kind}</span></li>`,
     )}</ul>
-    ${choices.length === 0 && html`<p class="empty">Nothing has such a name.</p>`}
+    ${choices.length === 0 && html`<p class="empty">${texts.palette.nothingHasSuchAName}</p>`}
   <//>`;
 }

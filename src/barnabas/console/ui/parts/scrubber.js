@@ -73,22 +73,22 @@ export function Scrubber() {
     else if (direction > 0) setParams({ at: null });
   };
   if (!history) {
-    if (hasHistory()) return html`<footer class="scrubber" aria-label="Time"></footer>`;
-    return html`<footer class="scrubber off" aria-label="Time"><p>${texts.waiting.noHistory}</p></footer>`;
+    if (hasHistory()) return html`<footer class="scrubber" aria-label=${texts.words.time}></footer>`;
+    return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${texts.waiting.noHistory}</p></footer>`;
   }
-  return html`<footer class="scrubber" aria-label="Time">
+  return html`<footer class="scrubber" aria-label=${texts.words.time}>
     <div class="scrubber-buttons">
-      <button class="icon" onClick=${() => stepper.step(-1)} aria-label="The event before" title="The event before ([)">‹</button>
-      <button class="icon" onClick=${() => stepper.step(1)} aria-label="The event after" title="The event after (])">›</button>
+      <button class="icon" onClick=${() => stepper.step(-1)} aria-label=${texts.scrubberPart.theEventBefore} title=${texts.scrubberPart.theEventBefore2}>‹</button>
+      <button class="icon" onClick=${() => stepper.step(1)} aria-label=${texts.scrubberPart.theEventAfter} title=${texts.scrubberPart.theEventAfter2}>›</button>
       <button class="now" aria-pressed=${!isPast} onClick=${() => setParams({ at: null })} title=${`${texts.backToLive} (n)`}>
-        <span class="dot" aria-hidden="true"></span>Now</button>
+        <span class="dot" aria-hidden="true"></span>${texts.scrubberPart.now}</button>
     </div>
     <${Track} start=${start} end=${end} at=${at} events=${events} history=${history} />
-    <label class="window"><span class="spoken">Span of the time line</span>
+    <label class="window"><span class="spoken">${texts.scrubberPart.spanOfTheTimeLine}</span>
       <select value=${span} onChange=${(/** @type {any} */ event) => setParams({ window: event.currentTarget.value }, { replace: true })}>
         ${WINDOWS.map(([ms, title]) => html`<option key=${ms} value=${ms}>${title}</option>`)}
       </select></label>
-    ${history.problem && html`<p class="scrubber-problem" title=${history.problem}>not recording: ${history.problem}</p>`}
+    ${history.problem && html`<p class="scrubber-problem" title=${history.problem}>${texts.scrubberPart.notRecording} ${history.problem}</p>`}
   </footer>`;
 }
 
@@ -141,9 +141,9 @@ function Track({ start, end, at, events, history }) {
   const critical = events.filter((each) => each.severity === 'critical' || each.severity === 'error').length;
   const troubled = history.minutes.filter(([minute, , partitions]) => partitions > 0 && minute + MINUTE > start && minute < end).length;
   return html`<div class="track">
-    <canvas ref=${canvas} role="slider" tabindex="0" aria-label=${texts.scrubber.label(plural(events.length, 'event'), critical, plural(troubled, 'minute'))}
+    <canvas ref=${canvas} role="slider" tabindex="0" aria-label=${texts.scrubber.label(plural(events.length, texts.nouns.event), critical, plural(troubled, texts.nouns.minute))}
       aria-valuemin=${Math.round(history.first_ms)} aria-valuemax=${Math.round(Math.max(end, value))} aria-valuenow=${value}
-      aria-valuetext=${at === null ? 'the present' : moment(at)} title=${texts.scrubber.title}
+      aria-valuetext=${at === null ? texts.scrubberPart.thePresent : moment(at)} title=${texts.scrubber.title}
       onPointerDown=${onPointerDown} onPointerMove=${onPointerMove} onPointerUp=${() => (isDragged.current = false)}
       onPointerCancel=${() => (isDragged.current = false)} onKeyDown=${onKeyDown} data-width=${size.width}></canvas>
   </div>`;

@@ -93,12 +93,12 @@ export function Tail({ params }) {
 
   return html`
     <p class="facts"><span class="tail-state" data-state=${state}>${state === 'on' ? 'live' : state}</span>
-      <span>${plural(found.searched, 'record')} read</span>
-      <span class=${found.dropped ? 'bad' : ''}>${count(found.dropped)} dropped</span>
-      <span class="muted">the newest ${KEPT} are kept</span>
-      <button class="small" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? 'Continue' : 'Pause'}</button></p>
+      <span>${plural(found.searched, texts.nouns.record)} ${texts.words.read}</span>
+      <span class=${found.dropped ? 'bad' : ''}>${count(found.dropped)} ${texts.tail.dropped}</span>
+      <span class="muted">${texts.tail.theNewest} ${KEPT} ${texts.tail.areKept}</span>
+      <button class="small" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? texts.tail.continue : texts.words.pause}</button></p>
     ${gap && html`<p class="warning">${texts.tailGap(clock(gap.from), clock(gap.to))}</p>`}
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    ${found.problems.map((each) => html`<p key=${each.partition} class="warning">Partition ${each.partition}: ${each.text}</p>`)}
-    ${found.records.length === 0 ? html`<p class="empty" role="status">Nothing has been written since the tail began.</p>` : html`<${Records} records=${found.records} />`}`;
+    ${found.problems.map((each) => html`<p key=${each.partition} class="warning">${texts.words.partition} ${each.partition}: ${each.text}</p>`)}
+    ${found.records.length === 0 ? html`<p class="empty" role="status">${texts.tail.nothingHasBeenWrittenSince}</p>` : html`<${Records} records=${found.records} />`}`;
 }

@@ -17,7 +17,7 @@ export function TopicLanes({ topic: { topic, partitions } }) {
   if (!data) return html`<${Waiting} ...${answer} />`;
   if (!data.lanes.length) return html`<p class="empty">${texts.empty.lanes}</p>`;
   const rows = data.lanes.map((each) => ({ name: `${topic}-${each.partition}`, href: href('/partition', { topic, partition: each.partition }), lanes: each.lanes }));
-  return html`<section class="panel" aria-label="Leaders over time">
+  return html`<section class="panel" aria-label=${texts.topicLanes.leadersOverTime}>
     <${Lanes} rows=${rows} from=${data.from_ms} to=${atMs() ?? Math.max(serverNow(), now)} isByPartition />
     <${LanesTable} rows=${rows} /></section>`;
 }

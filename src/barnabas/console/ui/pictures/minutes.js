@@ -2,6 +2,7 @@
 // or not anything changed. A click chooses the moment.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { hasHistory } from '../core/api.js';
 import { serverNow } from '../core/data.js';
 import { atMs, setParams } from '../core/url.js';
@@ -69,11 +70,11 @@ export function Minutes({ minutes }) {
     event.preventDefault();
   };
   const found = cursor === null ? undefined : by.get(Math.floor(cursor / MINUTE) * MINUTE);
-  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, an orange foot: partitions were under min ISR or offline.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${plural(found?.troubled ?? 0, 'partition')} under min ISR or offline`;
-  return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription="heat map" style=${{ height: `${high}px` }}
-      aria-label="Events by minute. The arrow keys move, Enter shows the cluster at that minute." onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
+  const spoken = cursor === null ? texts.minutesPicture.aCellIsAMinute : texts.minutesPicture.underMinIsrOrOffline(day(cursor), clock(cursor).slice(0, 5), plural(found?.events ?? 0, texts.nouns.event), plural(found?.troubled ?? 0, texts.nouns.partition));
+  return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription=${texts.minutesPicture.heatMap} style=${{ height: `${high}px` }}
+      aria-label=${texts.minutesPicture.eventsByMinuteTheArrow} onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
     <p class="lanes-spoken" aria-live="polite">${spoken}</p>
-    <details class="behind"><summary>As a table</summary><div class="table-box short" role="region" tabindex="0" aria-label="Minutes as a table"><table>
-      <thead><tr><th scope="col">Minute</th><th scope="col" class="end">Events</th><th scope="col" class="end">Partitions under min ISR or offline</th></tr></thead>
+    <details class="behind"><summary>${texts.words.asATable}</summary><div class="table-box short" role="region" tabindex="0" aria-label=${texts.minutesPicture.minutesAsATable}><table>
+      <thead><tr><th scope="col">${texts.minutesPicture.minute}</th><th scope="col" class="end">${texts.words.events}</th><th scope="col" class="end">${texts.minutesPicture.partitionsUnderMinIsrOr}</th></tr></thead>
       <tbody>${[...minutes].reverse().slice(0, 500).map(([minute, events, troubled]) => html`<tr key=${minute}><th scope="row">${day(minute)} ${clock(minute).slice(0, 5)}</th><td class="end">${events}</td><td class="end">${troubled}</td></tr>`)}</tbody></table></div></details>`;
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { serverNow, useNow } from '../core/data.js';
 import { shownCluster } from '../core/api.js';
 import { stream } from '../core/live.js';
@@ -47,7 +48,7 @@ export function RateChart({ subject, end, below, isPast }) {
   if (isPast) return null;
   const last = series.rates.at(-1);
   return html`<details class="panel rates" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}>
-    <summary>Records written <strong>${last === undefined ? '' : rate(last)}</strong> <small class="muted">since this page was opened</small></summary>
+    <summary>${texts.ratesPicture.recordsWritten} <strong>${last === undefined ? '' : rate(last)}</strong> <small class="muted">${texts.ratesPicture.sinceThisPageWasOpened}</small></summary>
     <div ref=${box} class="plot" data-empty=${points < 2} aria-hidden="true"></div></details>`;
 }
 
@@ -85,7 +86,7 @@ function options(width) {
     series: [
       {},
       { label: 'records/s', stroke: colour('accent'), width: 2, fill: colour('accent-area'), points: { show: false } },
-      { label: 'partitions not in sync', stroke: colour('critical'), width: 2, dash: [5, 4], scale: 'n', points: { show: false } },
+      { label: texts.ratesPicture.partitionsNotInSync, stroke: colour('critical'), width: 2, dash: [5, 4], scale: 'n', points: { show: false } },
     ],
   };
 }

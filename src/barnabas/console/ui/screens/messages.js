@@ -13,10 +13,10 @@ import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Messages, RecordRow } from '../core/types.js' */
 
 const FROM = /** @type {const} */ ([
-  ['end', 'the last'],
-  ['start', 'the first'],
-  ['offset', 'from an offset'],
-  ['time', 'from a time'],
+  ['end', texts.words.theLastLower],
+  ['start', texts.messagesScreen.theFirst],
+  ['offset', texts.messagesScreen.fromAnOffset],
+  ['time', texts.messagesScreen.fromATime],
 ]);
 const LIMITS = ['20', '50', '200', '500'];
 const FORMS = ['auto', 'text', 'json', 'hex'];
@@ -101,14 +101,14 @@ function Found({ topic, asked }) {
     <${Form} asked=${asked} error=${answer.error} onAgain=${again} />
     ${!data || !searched
       ? answer.error?.code === 'filter' ? null : html`<${Waiting} ...${answer} doing=${texts.messages.searching} />`
-      : html`<p class="facts" role="status">${plural(records.length, 'record')} of ${count(searched.records)} read (${bytes(searched.bytes)}, ${count(searched.ms)} ms)${
-            searched.skipped ? `, ${count(searched.skipped)} skipped` : ''
+      : html`<p class="facts" role="status">${texts.messagesScreen.found(plural(records.length, texts.nouns.record), count(searched.records), bytes(searched.bytes), count(searched.ms))}${
+            searched.skipped ? texts.messagesScreen.skippedOf(count(searched.skipped)) : ''
           }${last?.is_complete ? '' : `; ${texts.messages.stopped(last?.stopped ?? '', count(searched.left))}`}.</p>
-          ${last?.filter_failure && html`<p class="warning">The filter failed for ${plural(searched.filter_failures, 'record')}: ${last.filter_failure}</p>`}
-          ${last?.problems.map((each) => html`<p key=${each.partition} class="warning">Partition ${each.partition}: ${each.text}</p>`)}
+          ${last?.filter_failure && html`<p class="warning">${texts.messagesScreen.theFilterFailedFor} ${plural(searched.filter_failures, texts.nouns.record)}: ${last.filter_failure}</p>`}
+          ${last?.problems.map((each) => html`<p key=${each.partition} class="warning">${texts.words.partition} ${each.partition}: ${each.text}</p>`)}
           ${records.length === 0 ? html`<p class="empty">${texts.empty.messages}</p>` : html`<${Records} records=${records} />`}
           ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-          ${places.length > 0 && html`<p><button onClick=${loadMore}>${isBack ? 'Earlier records' : 'Later records'}</button></p>`}`}
+          ${places.length > 0 && html`<p><button onClick=${loadMore}>${isBack ? texts.messagesScreen.earlierRecords : texts.messagesScreen.laterRecords}</button></p>`}`}
     ${open !== null && html`<${OneRecord} topic=${topic} id=${open} />`}`;
 }
 
@@ -155,21 +155,21 @@ function Form({ asked, error, onAgain, isLive = false }) {
     });
     if (before === window.location.search) onAgain();
   };
-  return html`<form class="tools" aria-label="Search" onSubmit=${onSubmit} onInput=${onInput}>
-    <label>read <select name="from" value=${typed['from'] ?? asked['from']}>${FROM.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></label>
-    <label>at <input name="value" class="short" value=${typed['value'] ?? at ?? ''} placeholder=${isTime ? texts.messages.time : texts.messages.offset} title=${texts.timeHint} spellcheck=${false} /></label>
-    <label>partition <input name="partition" class="short" value=${typed['partition'] ?? asked['partition'] ?? ''} placeholder="all" inputmode="numeric" /></label>
-    <label>at most <select name="limit" value=${typed['limit'] ?? asked['limit']}>${LIMITS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
-    <label>as <select name="body" value=${typed['body'] ?? asked['body'] ?? 'auto'}>${FORMS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
-    <label>contains <input name="q" class="short" value=${typed['q'] ?? asked['q'] ?? ''} spellcheck=${false} /></label>
-    <label class="grow">filter <input name="filter" class="filter code" value=${typed['filter'] ?? asked['filter'] ?? ''} placeholder="CEL, such as  value.amount > 100 && partition == 2" spellcheck=${false} aria-invalid=${error?.code === 'filter'} /></label>
-    <button class="primary">Read</button>
-    <a class="button" href=${changed({ live: isLive ? null : '1', record: null })}>${isLive ? 'End the live tail' : 'Live tail'}</a>
-    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'jsonl' })} download title=${`The first ${count(FILE_LIMIT)} records that match`}>JSONL</a>
-    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'csv' })} download title=${`The first ${count(FILE_LIMIT)} records that match`}>CSV</a>
-    ${can('operator') && html`<button type="button" onClick=${() => setShown('write')}>Write a record</button><button type="button" onClick=${() => setShown('copy')}>Copy</button>`}
+  return html`<form class="tools" aria-label=${texts.messagesScreen.search} onSubmit=${onSubmit} onInput=${onInput}>
+    <label>${texts.words.readLower} <select name="from" value=${typed['from'] ?? asked['from']}>${FROM.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></label>
+    <label>${texts.words.atLower} <input name="value" class="short" value=${typed['value'] ?? at ?? ''} placeholder=${isTime ? texts.messages.time : texts.messages.offset} title=${texts.timeHint} spellcheck=${false} /></label>
+    <label>${texts.words.partitionLower} <input name="partition" class="short" value=${typed['partition'] ?? asked['partition'] ?? ''} placeholder=${texts.messagesScreen.all} inputmode="numeric" /></label>
+    <label>${texts.messagesScreen.atMost} <select name="limit" value=${typed['limit'] ?? asked['limit']}>${LIMITS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
+    <label>${texts.messagesScreen.as} <select name="body" value=${typed['body'] ?? asked['body'] ?? 'auto'}>${FORMS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
+    <label>${texts.messagesScreen.contains} <input name="q" class="short" value=${typed['q'] ?? asked['q'] ?? ''} spellcheck=${false} /></label>
+    <label class="grow">${texts.messagesScreen.filter} <input name="filter" class="filter code" value=${typed['filter'] ?? asked['filter'] ?? ''} placeholder=${texts.messagesScreen.celSuchAsValueAmount} spellcheck=${false} aria-invalid=${error?.code === 'filter'} /></label>
+    <button class="primary">${texts.messagesScreen.read2}</button>
+    <a class="button" href=${changed({ live: isLive ? null : '1', record: null })}>${isLive ? texts.messagesScreen.endTheLiveTail : texts.messagesScreen.liveTail}</a>
+    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'jsonl' })} download title=${texts.messagesScreen.theFirstRecordsThatMatch(count(FILE_LIMIT))}>${texts.messagesScreen.jsonl}</a>
+    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'csv' })} download title=${texts.messagesScreen.theFirstRecordsThatMatch(count(FILE_LIMIT))}>${texts.words.csv}</a>
+    ${can('operator') && html`<button type="button" onClick=${() => setShown('write')}>${texts.messagesScreen.writeARecord}</button><button type="button" onClick=${() => setShown('copy')}>${texts.words.copy}</button>`}
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    ${error?.code === 'filter' && html`<p class="problem" role="alert">${error.message}${error.where ? ` (line ${error.where[0]}, column ${error.where[1]})` : ''}</p>`}
+    ${error?.code === 'filter' && html`<p class="problem" role="alert">${error.message}${error.where ? texts.messagesScreen.lineColumnOf(error.where[0], error.where[1]) : ''}</p>`}
   </form>
   ${shown === 'write' && html`<${WriteRecord} topic=${asked.topic ?? ''} onClose=${close} onDone=${onAgain} />`}
   ${shown === 'copy' && html`<${CopyRecords} asked=${asked} onClose=${close} />`}`;

@@ -17,18 +17,18 @@ export function Settings() {
   const history = mine?.history;
   return html`
     <div class="columns">
-      <section class="panel" aria-label="This console"><h2>This console</h2>
+      <section class="panel" aria-label=${texts.settingsScreen.thisConsole}><h2>${texts.settingsScreen.thisConsole}</h2>
         <dl class="facts-list">
-          <div><dt>Version</dt><dd>${mine?.version ?? '?'}</dd></div>
-          <div><dt>User</dt><dd>${mine?.user ?? 'nobody'} (${mine?.role ?? 'no role'})</dd></div>
-          <div><dt>Changes</dt><dd>${mine?.read_only ? 'off: the console is read-only' : 'on, as the role allows'}</dd></div>
-          <div><dt>History</dt><dd>${history ? `since ${moment(history.first_ms)}` : 'not recorded'}</dd></div>
-          <div><dt>Clusters</dt><dd>${mine?.clusters.map((each) => each.name).join(', ')}</dd></div>
+          <div><dt>${texts.settingsScreen.version}</dt><dd>${mine?.version ?? '?'}</dd></div>
+          <div><dt>${texts.words.user}</dt><dd>${mine?.user ?? 'nobody'} (${mine?.role ?? texts.settingsScreen.noRole})</dd></div>
+          <div><dt>${texts.settingsScreen.changes}</dt><dd>${mine?.read_only ? texts.settingsScreen.offTheConsoleIsRead : texts.settingsScreen.onAsTheRoleAllows}</dd></div>
+          <div><dt>${texts.words.history}</dt><dd>${history ? texts.settingsScreen.sinceOf(moment(history.first_ms)) : texts.settingsScreen.notRecorded}</dd></div>
+          <div><dt>${texts.settingsScreen.clusters}</dt><dd>${mine?.clusters.map((each) => each.name).join(', ')}</dd></div>
         </dl></section>
-      <section class="panel" aria-label="This browser"><h2>This browser</h2>
-        <div class="choices" role="group" aria-label="Theme">
-          <button class="choice" aria-pressed=${theme.value === 'light'} onClick=${() => setTheme('light')}>Light</button>
-          <button class="choice" aria-pressed=${theme.value === 'dark'} onClick=${() => setTheme('dark')}>Dark</button></div>
+      <section class="panel" aria-label=${texts.settingsScreen.thisBrowser}><h2>${texts.settingsScreen.thisBrowser}</h2>
+        <div class="choices" role="group" aria-label=${texts.settingsScreen.theme}>
+          <button class="choice" aria-pressed=${theme.value === 'light'} onClick=${() => setTheme('light')}>${texts.settingsScreen.light}</button>
+          <button class="choice" aria-pressed=${theme.value === 'dark'} onClick=${() => setTheme('dark')}>${texts.settingsScreen.dark}</button></div>
         ${at !== null && html`<p><button onClick=${() => setParams({ at: null })}>${texts.backToLive}</button></p>`}</section>
     </div>
     ${at === null && html`<${ClusterDefaults} />`}

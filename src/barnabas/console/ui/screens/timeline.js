@@ -13,10 +13,10 @@ import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Timeline, Event as ClusterEvent } from '../core/types.js' */
 
 const HOURS = /** @type {const} */ ([
-  ['', 'all that is kept'],
+  ['', texts.timelineScreen.allThatIsKept],
   ['900000', 'last 15 min'],
-  ['3600000', 'last hour'],
-  ['86400000', 'last day'],
+  ['3600000', texts.timelineScreen.lastHour],
+  ['86400000', texts.timelineScreen.lastDay],
 ]);
 const SEVERITIES = /** @type {const} */ (['critical', 'error', 'warning', 'notice', 'ok']);
 const ROUND_MS = 10_000;
@@ -59,31 +59,31 @@ export function TimelineScreen() {
     onInput=${(/** @type {any} */ event) => setParams({ [name]: event.currentTarget.value }, { replace: true })} />`;
   return html`
     <div class="tools">
-      <input type="search" class="filter short-filter" aria-label="Filter events" placeholder="Filter by text" value=${filters.q} spellcheck=${false}
+      <input type="search" class="filter short-filter" aria-label=${texts.timelineScreen.filterEvents} placeholder=${texts.timelineScreen.filterByText} value=${filters.q} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
       ${field('topic', 'topic')}${field('broker', 'broker')}
-      <label>kind <select class="short" value=${filters.kind} onChange=${(/** @type {any} */ event) => setParams({ kind: event.currentTarget.value })}>
-        <option value="">any</option>${Object.entries(data?.kinds ?? {}).map(([kind, number]) => html`<option key=${kind} value=${kind}>${kind} (${number})</option>`)}
+      <label>${texts.timelineScreen.kind} <select class="short" value=${filters.kind} onChange=${(/** @type {any} */ event) => setParams({ kind: event.currentTarget.value })}>
+        <option value="">${texts.words.anyLower}</option>${Object.entries(data?.kinds ?? {}).map(([kind, number]) => html`<option key=${kind} value=${kind}>${kind} (${number})</option>`)}
         ${filters.kind && !data?.kinds?.[filters.kind] && html`<option value=${filters.kind}>${filters.kind}</option>`}</select></label>
-      <label>cause <select class="short" value=${filters.cause} onChange=${(/** @type {any} */ event) => setParams({ cause: event.currentTarget.value })}>
-        <option value="">any</option>${Object.entries(data?.causes ?? {}).map(([cause, number]) => html`<option key=${cause} value=${cause}>${cause} (${number})</option>`)}
+      <label>${texts.timelineScreen.cause} <select class="short" value=${filters.cause} onChange=${(/** @type {any} */ event) => setParams({ cause: event.currentTarget.value })}>
+        <option value="">${texts.words.anyLower}</option>${Object.entries(data?.causes ?? {}).map(([cause, number]) => html`<option key=${cause} value=${cause}>${cause} (${number})</option>`)}
         ${filters.cause && !data?.causes?.[filters.cause] && html`<option value=${filters.cause}>${filters.cause}</option>`}</select></label>
-      <label>severity <select value=${filters.severity} onChange=${(/** @type {any} */ event) => setParams({ severity: event.currentTarget.value })}>
-        <option value="">any</option>${SEVERITIES.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
-      <label>span <select value=${span} onChange=${(/** @type {any} */ event) => setParams({ span: event.currentTarget.value, from: null, to: null })}>
+      <label>${texts.timelineScreen.severity} <select value=${filters.severity} onChange=${(/** @type {any} */ event) => setParams({ severity: event.currentTarget.value })}>
+        <option value="">${texts.words.anyLower}</option>${SEVERITIES.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
+      <label>${texts.timelineScreen.span} <select value=${span} onChange=${(/** @type {any} */ event) => setParams({ span: event.currentTarget.value, from: null, to: null })}>
         ${HOURS.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></label>
-      ${isFiltered && html`<a class="button" href=${changed({ q: null, kind: null, cause: null, topic: null, partition: null, broker: null, severity: null, span: null, from: null, to: null })}>Clear</a>`}
-      <span class="grow"></span>${hasHistory() && html`<a class="button" href=${href('/compare')}>Compare two moments</a>`}<${SaveIncident} />
-      <span class="found" role="status">${data ? plural(data.total, 'event') : ''}</span>
+      ${isFiltered && html`<a class="button" href=${changed({ q: null, kind: null, cause: null, topic: null, partition: null, broker: null, severity: null, span: null, from: null, to: null })}>${texts.timelineScreen.clear}</a>`}
+      <span class="grow"></span>${hasHistory() && html`<a class="button" href=${href('/compare')}>${texts.timelineScreen.compareTwoMoments}</a>`}<${SaveIncident} />
+      <span class="found" role="status">${data ? plural(data.total, texts.nouns.event) : ''}</span>
     </div>
     ${!data
       ? html`<${Waiting} ...${answer} />`
-      : html`${data.minutes.length > 0 && html`<section class="panel" aria-label="Minutes"><h2>Minutes</h2><${Minutes} minutes=${data.minutes} /></section>`}
-          <section class="panel" aria-label="Events">
+      : html`${data.minutes.length > 0 && html`<section class="panel" aria-label=${texts.timelineScreen.minutes}><h2>${texts.timelineScreen.minutes}</h2><${Minutes} minutes=${data.minutes} /></section>`}
+          <section class="panel" aria-label=${texts.words.events}>
             <${EventList} events=${events} empty=${isFiltered ? texts.empty.eventsFilter : texts.empty.events} />
             ${events.length < data.total && html`${more.problem && html`<p class="problem" role="alert">${more.problem}</p>`}
-              <p><button disabled=${more.isBusy} onClick=${loadMore}>Earlier events</button> <span class="muted">${count(events.length)} of ${count(data.total)}</span></p>`}
-            ${data.oldest_ms !== null && html`<p class="hint">The oldest event that is kept is of ${moment(data.oldest_ms)}${data.is_cut ? '; earlier ones are gone' : ''}.</p>`}
+              <p><button disabled=${more.isBusy} onClick=${loadMore}>${texts.timelineScreen.earlierEvents}</button> <span class="muted">${count(events.length)} ${texts.words.ofLower} ${count(data.total)}</span></p>`}
+            ${data.oldest_ms !== null && html`<p class="hint">${texts.timelineScreen.theOldestEventThatIs} ${moment(data.oldest_ms)}${data.is_cut ? texts.timelineScreen.earlierOnesAreGone : ''}.</p>`}
           </section>`}`;
 }
 
