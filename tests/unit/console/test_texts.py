@@ -26,8 +26,9 @@ _BESIDE = re.compile(
 _PHRASE = re.compile(r"[A-Za-z]{2,}[,.;:]? [A-Za-z(“]|^[A-Z][a-z]+")
 #: Names of keys, errors, headers, classes and fonts, and the state of a link.
 _NAMES = re.compile(
-    r"Arrow\w+|Page(?:Up|Down)|Home|End|Enter|Escape|\w+Error|Content-Type|X-Barnabas-Token|User:|was lost|.*system-ui.*"
-    r"|(?:table-box|lag|end|code|list|chip|frame) [a-z-]+|(?:input|a|button|tr).*[,\[:].*|M[\d.]+ ?[\d.].*|\(.*\)"
+    r"Arrow\w+|Page(?:Up|Down)|Home|End|Enter|Escape|\w+Error|Content-Type|X-Barnabas-Token|User:|was lost"
+    r"|.*system-ui.*|(?:table-box|lag|end|code|list|chip|frame) [a-z-]+"
+    r"|(?:input|a|button|tr).*[,\[:].*|M[\d.]+ ?[\d.].*|\(.*\)"
 )
 
 

@@ -107,9 +107,9 @@ export function GroupScreen() {
           { key: 'member', title: texts.words.member, width: 200, isWide: true, cell: (/** @type {GroupPartition} */ row) => html`<span title=${row.member ?? ''}>${row.member ?? '–'}</span>` },
         ]} /></section>
     ${shown === 'reset' && html`<${ActionDialog} title=${texts.groupsScreen.resetOffsetsOf(name)} verb=${texts.groupsScreen.reset} isDanger onClose=${close} fields=${[
-      { name: 'topic', title: texts.groupsScreen.ofTheTopic, choices: [['', texts.groupsScreen.everyTopic], ...topics] },
       { name: 'to', title: texts.words.to, value: 'latest', choices: [['earliest', texts.groupsScreen.theFirstRecords], ['latest', texts.groupsScreen.theEnd], ['time', texts.groupsScreen.aTime], ['offset', texts.groupsScreen.anOffset], ['shift', texts.groupsScreen.byANumberOfRecords]] },
       { name: 'value', title: texts.words.value, hint: texts.groupsScreen.anOffsetANumberOf(texts.timeHint) },
+      { name: 'topic', title: texts.groupsScreen.ofTheTopic, choices: [['', texts.groupsScreen.everyTopic], ...topics] },
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => {
       const chosen = data.partitions.filter((each) => values.topic === '' || each.topic === values.topic);
       return post('/api/actions/reset-offsets', {
