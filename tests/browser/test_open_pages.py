@@ -18,6 +18,7 @@ from tests.support.console_server import RunningConsole, target_of
 
 from barnabas.console.serving import Place
 from barnabas.console.state import ConsoleOptions, clock_ms
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
 from barnabas.testing.phantom import PhantomCluster
 from barnabas.testing.phantom_state import PhantomState
 
@@ -106,6 +107,24 @@ def test_a_partition_keeps_what_only_brokers_know_after_a_change(visit: Visit, p
     expect(producers).to_contain_text("does not support")
 
 
+def test_a_replica_that_moves_to_another_directory_has_both(visit: Visit, phantom: PhantomCluster) -> None:
+    def move(state: PhantomState) -> None:
+        state.directories = 2
+        state.futures[TOPIC, 2, 1] = ("/data/1-1", 4_000)
+
+    def end(state: PhantomState) -> None:
+        state.futures.clear()
+        state.directories = 1
+
+    phantom.change(move)
+    try:
+        page = visit.open(f"/partition?topic={TOPIC}&partition=2")
+        row = page.get_by_role("region", name="Replicas, scrollable").locator("tr", has_text="Broker 1")
+        expect(row.locator("td").last.locator("div")).to_have_text(["/data/1", "/data/1-1 (moving here: 4.0 kB)"])
+    finally:
+        phantom.change(end)
+
+
 def test_a_wide_topic_keeps_all_partitions_and_is_changed_as_a_whole(visit: Visit, phantom: PhantomCluster) -> None:
     page = visit.open(f"/topic?name={WIDE}&sort=partition&desc=1")
     rows, summary = rows_of(page, "Partitions"), page.get_by_label("Summary")
@@ -130,6 +149,20 @@ def test_a_wide_topic_keeps_all_partitions_and_is_changed_as_a_whole(visit: Visi
     expect(dialog.get_by_role("status").locator("li")).to_have_text(
         f"deletes the records of {WIDE}-519 before offset 3"
     )
+
+
+def test_a_broker_is_live_and_keeps_what_it_was_asked_for(visit: Visit, phantom: PhantomCluster) -> None:
+    page = visit.open("/broker?id=2&tab=directories")
+    directories, summary = page.locator("ul.cards"), page.get_by_label("Summary")
+    expect(directories).to_contain_text("/data")
+    _is_live(page)
+    before = phantom.requests[DescribeConfigsRequest.NAME]
+    size = summary.locator("span").filter(has_text=re.compile(r"B$"))
+    text = size.inner_text()
+    phantom.change(lambda state: state.produce(TOPIC, 0, 90_000))
+    expect(size).not_to_have_text(text)
+    expect(directories).to_contain_text("/data")
+    assert phantom.requests[DescribeConfigsRequest.NAME] - before <= 1, "a change of sizes is no question to the broker"
 
 
 def test_a_changed_setting_is_shown_and_the_file_has_the_values(visit: Visit) -> None:
@@ -340,6 +373,27 @@ def test_a_page_goes_on_with_a_console_that_was_started_again(
             expect(dialog.get_by_role("alert")).not_to_contain_text("session")
     finally:
         visit.close()
+
+
+def test_a_recording_that_begins_after_the_page_is_on_it(browser: Browser, tmp_path: Path) -> None:
+    with PhantomCluster(topics=2) as late:
+        for broker in (1, 2, 3):
+            late.silence(broker)
+        options = ConsoleOptions(interval_s=0.1, timeout_s=1.0, history=tmp_path / "history.db")
+        with RunningConsole([target_of(late)], options) as running:
+            visit = Visit(browser, running.url)
+            try:
+                page = visit.open("/settings")
+                footer = page.get_by_role("contentinfo", name="Time")
+                expect(page.get_by_role("region", name="This console")).to_contain_text("not recorded")
+                expect(footer).to_have_text("The history begins with the first answer of a broker.")
+                for broker in (1, 2, 3):
+                    late.silence(broker, is_silent=False)
+                expect(page.get_by_role("slider")).to_be_visible()
+                expect(page.get_by_role("region", name="This console")).to_contain_text("since 20")
+                visit.check()
+            finally:
+                visit.close()
 
 
 def test_minutes_in_trouble_are_on_the_time_line_under_every_screen(

@@ -40,8 +40,19 @@ def brokers_view(cluster: ClusterView) -> dict[str, Any]:
     return {"controller": cluster.table.controller, "brokers": brokers_json(cluster)}
 
 
-async def broker_view(cluster: ClusterView, broker_id: int, *, is_live: bool = False) -> dict[str, Any]:
-    """Returns one broker with its replicas; without the answers of the broker itself for a live stream."""
+async def broker_view(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
+    """Returns one broker with its replicas, directories and settings. Raises Problem if there is no such broker."""
+    shown = broker_state(cluster, broker_id)
+    # With very many replicas, the answer about all of them would keep other pages waiting while it is decoded.
+    names_replicas = shown["replicas_total"] <= _REPLICAS_NAMED
+    directories, configs = await asyncio.gather(
+        _directories(cluster, broker_id, names_replicas=names_replicas), broker_configs(cluster, broker_id)
+    )
+    return shown | directories | configs
+
+
+def broker_state(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
+    """Returns the parts of the broker that need no request to it."""
     broker = next((each for each in all_brokers(cluster) if each.broker_id == broker_id), None)
     if broker is None:
         raise Problem("not-found", f"there is no broker {broker_id}")
@@ -51,19 +62,11 @@ async def broker_view(cluster: ClusterView, broker_id: int, *, is_live: bool = F
     by_row: SeverityArray = np.zeros(len(table.states), np.uint8)
     by_row[table.rows] = table.severities()
     found = np.bincount(by_row[hosted], minlength=len(Severity))
-    shown = _broker(cluster, broker, _Counts(table)) | {
+    return _broker(cluster, broker, _Counts(table)) | {
         "by_severity": {severity.name.lower(): int(found[severity]) for severity in Severity},
         "replicas_total": len(hosted),
         "hosted": _hosted(table, broker_id, hosted[:_REPLICAS_SHOWN].tolist()),
     }
-    if is_live:
-        return shown
-    # With very many replicas, the answer about all of them would keep other pages waiting while it is decoded.
-    names_replicas = len(hosted) <= _REPLICAS_NAMED
-    directories, configs = await asyncio.gather(
-        _directories(cluster, broker_id, names_replicas=names_replicas), broker_configs(cluster, broker_id)
-    )
-    return shown | directories | configs
 
 
 async def quorum_view(cluster: ClusterView) -> dict[str, Any]:

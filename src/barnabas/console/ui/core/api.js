@@ -130,7 +130,7 @@ async function sendChange(route, body) {
 
 /** Returns whether the console keeps a history, so that a moment of the past can be shown. */
 export function hasHistory() {
-  return session.value?.history !== null && session.value?.history !== undefined;
+  return session.value?.features?.includes('history') ?? false;
 }
 
 /** Returns the last moment of the incident that is shown; null for a cluster that is watched. */

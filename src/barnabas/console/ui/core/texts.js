@@ -124,6 +124,7 @@ export const texts = {
   tailGap: (/** @type {string} */ from, /** @type {string} */ to) => `What was written from ${from} to ${to} is not shown: the tail was not connected.`,
   auditRole: 'The audit log is for operators and administrators.',
   scrubber: {
+    notBegun: 'The history begins with the first answer of a broker.',
     label: (/** @type {string} */ events, /** @type {number} */ grave, /** @type {string} */ minutes) =>
       `The moment that is shown; ${events}, ${grave} of them grave; partitions were under min ISR or offline in ${minutes}`,
     title: 'Drag to see the cluster as it was. A line at the foot: partitions were under min ISR or offline.',
@@ -698,7 +699,7 @@ export const texts = {
     replicasScrollable: 'Replicas, scrollable',
     directory: 'Directory',
     theLastThatWasKnown: 'the last that was known',
-    movingHere: ' (moving here)',
+    movingHere: (/** @type {Part} */ size) => ` (moving here: ${size})`,
     producers: 'Producers',
     producersAndOpenTransactions: 'Producers and open transactions',
     theyAreNotKnown: 'They are not known.',

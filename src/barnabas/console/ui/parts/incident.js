@@ -58,7 +58,7 @@ export function CopyText({ data }) {
 }
 
 /** @param {Overview} data */
-export function asText(data) {
+function asText(data) {
   const silent = data.brokers.filter((each) => each.problem !== null);
   return [
     texts.incident.clusterAtOf(data.name, moment(atMs() ?? serverNow()), texts.health[data.severity]),

@@ -1,7 +1,7 @@
 // The scrubber under every screen: it sets the moment that all screens show.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get, hasHistory } from '../core/api.js';
+import { get, hasHistory, loadSession, session } from '../core/api.js';
 import { clocks, serverNow, useNow } from '../core/data.js';
 import { stepper } from '../core/keys.js';
 import { atMs, param, place, setParams } from '../core/url.js';
@@ -50,7 +50,10 @@ export function Scrubber() {
           get('/api/history', { from: Math.round(until - span) }, options),
           get('/api/timeline', { from: Math.round(until - span), to: Math.round(until), limit: EVENTS_MAX }, options),
         ]);
-        setHistory(/** @type {History|null} */ (told.data));
+        const known = /** @type {History|null} */ (told.data);
+        setHistory(known);
+        // The recording has begun after the page.
+        if (known?.first_ms && !session.value?.history) void loadSession().catch(() => {});
         setEvents(/** @type {any} */ (line.data)?.events ?? []);
       } catch {
         // The screens say that the console does not answer.
@@ -72,8 +75,8 @@ export function Scrubber() {
     if (target !== undefined) setParams({ at: target });
     else if (direction > 0) setParams({ at: null });
   };
-  if (!history) {
-    if (hasHistory()) return html`<footer class="scrubber" aria-label=${texts.words.time}></footer>`;
+  if (!history?.first_ms) {
+    if (hasHistory()) return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${history ? (history.problem ?? texts.scrubber.notBegun) : ''}</p></footer>`;
     return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${texts.waiting.noHistory}</p></footer>`;
   }
   return html`<footer class="scrubber" aria-label=${texts.words.time}>
@@ -94,7 +97,7 @@ export function Scrubber() {
 
 /** @param {History|null} history @param {number} now */
 function fitting(history, now) {
-  const kept = history ? now - history.first_ms : 0;
+  const kept = history?.first_ms ? now - history.first_ms : 0;
   return (WINDOWS.slice(0, 5).find(([ms]) => ms >= kept) ?? WINDOWS[4])[0];
 }
 

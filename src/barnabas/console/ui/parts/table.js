@@ -18,7 +18,7 @@ import { changed, param } from '../core/url.js';
  *   setAll: (isOn: boolean) => void, allLabel: string, label: (row: R) => string}} Choice
  */
 
-export const ROW_PX = 34;
+const ROW_PX = 34;
 const BOX_PX = 30;
 const MARGIN_ROWS = 12;
 /** The rows that are drawn before the height of the table is known: those that fit into the window. */

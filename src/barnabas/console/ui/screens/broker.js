@@ -28,7 +28,7 @@ const TABS = /** @type {const} */ ([
 
 export function BrokerScreen() {
   const id = Number(param('id') ?? -1);
-  const answer = useRoute('/api/broker', { id }, { screen: 'broker', live: { id } });
+  const answer = useRoute('/api/broker', { id }, { screen: 'broker', live: { id }, merge: withAsked });
   const now = useNow(1000) + clocks.value.ahead;
   const data = /** @type {BrokerPage|null} */ (answer.data);
   if (!data || data.broker !== id) return html`<${Waiting} ...${answer} />`;
@@ -56,6 +56,15 @@ export function BrokerScreen() {
     ${tab === 'replicas' && html`<${Held} data=${data} />`}
     ${tab === 'directories' && html`<${Directories} data=${data} />`}
     ${tab === 'configs' && html`<${Configs} configs=${data.configs} problem=${data.configs_problem} kind="broker" name=${id} reload=${answer.reload} />`}`;
+}
+
+/**
+ * Returns the broker as the stream sends it, with the directories and settings that it was asked for.
+ * @param {BrokerPage} old
+ * @param {BrokerPage} streamed
+ */
+function withAsked(old, streamed) {
+  return { ...old, ...streamed };
 }
 
 /** @param {{data: BrokerPage}} props */

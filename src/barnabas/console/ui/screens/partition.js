@@ -69,19 +69,22 @@ function withAsked(old, streamed) {
 
 /** @param {{data: PartitionPage}} props */
 function ReplicasTable({ data }) {
-  const of = new Map((data.directories ?? []).map((each) => [each.broker, each]));
   return html`<section class="panel" aria-label=${texts.words.replicas}><h2>${texts.words.replicas}</h2>
     <div class="table-box" role="region" tabindex="0" aria-label=${texts.partitionScreen.replicasScrollable}><table>
       <thead><tr><th scope="col">${texts.words.broker}</th><th scope="col">${texts.words.state}</th><th scope="col" class="end">${texts.words.logEnd}</th><th scope="col" class="end">${texts.words.lag}</th><th scope="col" class="end">${texts.words.size}</th><th scope="col">${texts.partitionScreen.directory}</th></tr></thead>
       <tbody>${(data.details ?? []).map((each) => {
-        const directory = of.get(each.broker);
+        // A replica that moves to another directory of its broker has two.
+        const directories = (data.directories ?? []).filter((one) => one.broker === each.broker);
+        const own = directories.find((one) => !one.is_future);
         const state = replicaState(data, each.broker);
         const old = state === 'silent' ? 'end muted' : 'end';
         const hint = state === 'silent' ? texts.partitionScreen.theLastThatWasKnown : undefined;
         return html`<tr key=${each.broker}><th scope="row"><a href=${href('/broker', { id: each.broker })}>${texts.words.broker} ${each.broker}</a></th>
           <td><span class="replica" data-replica=${state}>${each.broker}</span> ${texts.replica[state]}</td>
           <td class=${old} title=${hint}>${count(each.end_offset)}</td><td class=${old} title=${hint}>${each.is_leader ? '–' : count(each.lag)}</td>
-          <td class=${old} title=${hint}>${bytes(directory?.size_bytes ?? each.size_bytes)}</td><td class="wrap code">${directory?.error ?? directory?.directory ?? '?'}${directory?.is_future ? texts.partitionScreen.movingHere : ''}</td></tr>`;
+          <td class=${old} title=${hint}>${bytes(each.size_bytes ?? own?.size_bytes)}</td><td class="wrap code">${
+            directories.length === 0 ? '?' : directories.map((one) => html`<div key=${one.directory}>${one.error ?? one.directory}${one.is_future && texts.partitionScreen.movingHere(bytes(one.size_bytes))}</div>`)
+          }</td></tr>`;
       })}</tbody></table></div></section>`;
 }
 
