@@ -88,7 +88,7 @@ export function Lanes({ rows, from, to, isByPartition = false, brokers = [] }) {
   const at = atMs();
   const { canvas, size } = useCanvas(
     (context, width, height) => drawLanes(context, width, height, { all, gaps, from, end, at, cursor, marks: isByPartition ? [] : own }),
-    [JSON.stringify([rows, brokers]), from, end, at, cursor],
+    [rows, brokers, from, end, at, cursor],
   );
   const timeOf = (/** @type {MouseEvent} */ event) => {
     const box = canvas.current?.getBoundingClientRect();

@@ -50,7 +50,7 @@ export function Minutes({ minutes }) {
         }
       });
     },
-    [JSON.stringify(minutes), cursor, at],
+    [minutes, cursor, at],
   );
   // The last moment of a minute; of the present minute, the present.
   const choose = (/** @type {number} */ minute) => hasHistory() && setParams({ at: minute + MINUTE > serverNow() ? null : minute + MINUTE - 1 });
