@@ -150,8 +150,8 @@ class PastReader:
         def read(history: History) -> tuple[dict[str, Any], dict[int, int], dict[int, int]]:
             first_ms, last_ms = history.span()
             self._minutes.read(history)
-            counts = {} if scope.is_restricted else self._minutes.counts(from_ms)
-            troubled = self._minutes.troubled.counts(from_ms, scope.sees_topic)
+            counts = {} if scope.is_restricted else self._minutes.moments(from_ms)
+            troubled = self._minutes.troubled(from_ms, scope.sees_topic)
             gaps = [{"begin_ms": gap.begin_ms, "end_ms": gap.end_ms, "reason": gap.reason} for gap in history.gaps()]
             return {"first_ms": first_ms, "last_ms": last_ms, "gaps": gaps}, counts, troubled
 

@@ -55,21 +55,6 @@ class TroubledMinutes:
             self.last_ms = max(self.last_ms, minute)
         self._forget()
 
-    def remain(self, first: int, last: int, counts: Mapping[str, int]) -> None:
-        """Notes numbers of partitions that are the same in all minutes from one to another."""
-        for topic, partitions in counts.items():
-            self._note(topic, first, partitions)
-            span = self._spans[topic][-1]
-            if span.last >= last:
-                continue
-            if span.partitions == partitions:
-                span.last = last
-            else:
-                self._add(topic, _Span(span.last + MINUTE_MS, last, partitions))
-        if counts:
-            self.last_ms = max(self.last_ms, last)
-        self._forget()
-
     def fill(self, changes: Iterable[Change], table: ClusterTable, until_ms: int) -> None:
         """Notes what the changes before a moment tell, of which `table` is the state then."""
         spans, begin_ms = _spans_of(changes, until_ms)

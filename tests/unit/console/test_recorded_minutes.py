@@ -19,6 +19,7 @@ from barnabas.console.recorded_minutes import RecordedMinutes
 from barnabas.console.security.scope import EVERYTHING, Patterns, Scope
 from barnabas.console.state import ConsoleOptions
 from barnabas.console.troubled_minutes import minute_of
+from barnabas.history.past_table import PastTable
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
 from barnabas.monitor.table import ClusterTable
@@ -31,7 +32,7 @@ FIRST = minute_of(T0)
 
 
 def troubled(minutes: RecordedMinutes, *, only: str = "") -> dict[int, int]:
-    found = minutes.troubled.counts(0, lambda topic: only in topic)
+    found = minutes.troubled(0, lambda topic: only in topic)
     return {(minute - FIRST) // MINUTE: partitions for minute, partitions in found.items()}
 
 
@@ -58,8 +59,8 @@ def test_partitions_that_remain_in_trouble_count_in_every_minute_to_the_end(file
     minutes = read(file)
     assert troubled(minutes) == {2: 1, 3: 1, 4: 2, 5: 2, 6: 2, 7: 2}
     assert troubled(minutes, only="secret") == {4: 1, 5: 1, 6: 1, 7: 1}
-    assert set(minutes.counts(0)) == {FIRST, FIRST + 2 * MINUTE, FIRST + 4 * MINUTE}
-    assert set(minutes.counts(FIRST + 3 * MINUTE)) == {FIRST + 4 * MINUTE}
+    assert set(minutes.moments(0)) == {FIRST, FIRST + 2 * MINUTE, FIRST + 4 * MINUTE}
+    assert set(minutes.moments(FIRST + 3 * MINUTE)) == {FIRST + 4 * MINUTE}
 
 
 def test_a_broker_that_dies_and_returns_is_the_trouble_of_its_minutes(tmp_path: Path) -> None:
@@ -83,17 +84,34 @@ def test_nothing_is_said_about_the_minutes_of_a_gap(file: Path) -> None:
     assert not {8, 9, 10, 11} & set(found), "nothing was recorded"
 
 
-def test_a_long_file_is_read_in_parts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.console.recorded_minutes._READ_S", -1.0)
-    minutes = RecordedMinutes()
+def test_a_long_file_is_read_in_parts_the_newest_minutes_first(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = [0.0]
+    monkeypatch.setattr("barnabas.console.recorded_minutes.time.monotonic", lambda: clock_s[0])
+    at = History.at
+
+    def slow(history: History, when: int) -> PastTable:
+        clock_s[0] += 1.0
+        return at(history, when)
+
+    monkeypatch.setattr(History, "at", slow)
+    minutes, found = RecordedMinutes(), []
     with History.open(file) as history:
-        minutes.read(history)
-        assert troubled(minutes) == {}, "no time, no state"
-        monkeypatch.setattr("barnabas.console.recorded_minutes._READ_S", 10.0)
-        minutes.read(history)
-        assert troubled(minutes) == {2: 1, 3: 1, 4: 2, 5: 2, 6: 2, 7: 2}
-        minutes.read(history)
-    assert troubled(minutes) == {2: 1, 3: 1, 4: 2, 5: 2, 6: 2, 7: 2}
+        for _ in range(4):
+            minutes.read(history)
+            found.append(troubled(minutes))
+            minutes.read(history)
+            assert troubled(minutes) == found[-1], "there is a pause between two parts"
+            clock_s[0] += 1.0
+    newest = {4: 2, 5: 2, 6: 2, 7: 2}
+    assert found == [newest, newest | {2: 1, 3: 1}, newest | {2: 1, 3: 1}, newest | {2: 1, 3: 1}]
+
+
+def test_a_minute_has_the_trouble_of_its_beginning(tmp_path: Path) -> None:
+    table = table_of(SHRUNK)
+    recorder = Recorder(tmp_path / "history.db", table)
+    table.apply(look(WELL, at_ms=FIRST + 3 * MINUTE + 30_000))
+    recorder.close(FIRST + 5 * MINUTE)
+    assert troubled(read(tmp_path / "history.db")) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
 def test_patterns_hide_the_minutes_of_other_topics(file: Path) -> None:
