@@ -13,7 +13,7 @@ from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.reading import timeline_question
 from barnabas.console.screens import LiveScreens, to_json
-from barnabas.console.views.brokers import broker_state, brokers_view
+from barnabas.console.views.brokers import broker_state, brokers_view, rows_shown
 from barnabas.console.views.overview import overview
 from barnabas.console.views.partition import partition_state
 from barnabas.console.views.timeline import new_events
@@ -144,6 +144,9 @@ class BrokerScreen(DataScreen):
     def data(self) -> Any:
         broker_id = self.parameters.number("id")
         return self.screens.once(("broker", broker_id), lambda: broker_state(self.cluster, broker_id))
+
+    def rows(self) -> list[int]:
+        return rows_shown(self.cluster, self.parameters.number("id"))
 
 
 class TopicScreen(DataScreen):

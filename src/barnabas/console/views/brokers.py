@@ -12,7 +12,7 @@ from barnabas.console.problems import Problem
 from barnabas.console.views.configs import broker_configs
 from barnabas.console.views.partitions import known
 from barnabas.monitor.broker_connection import NoAnswer
-from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.columns import UNKNOWN, IntArray
 from barnabas.monitor.ladder import SeverityArray
 from barnabas.monitor.look_requests import quorum_request
 from barnabas.monitor.partition_state import BrokerState
@@ -56,9 +56,7 @@ def broker_state(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
     broker = next((each for each in all_brokers(cluster) if each.broker_id == broker_id), None)
     if broker is None:
         raise Problem("not-found", f"there is no broker {broker_id}")
-    table = cluster.table
-    hosted = table.by_severity()
-    hosted = hosted[(table.states.replicas[hosted] == broker_id).any(axis=1)]
+    table, hosted = cluster.table, _hosted_rows(cluster.table, broker_id)
     by_row: SeverityArray = np.zeros(len(table.states), np.uint8)
     by_row[table.rows] = table.severities()
     found = np.bincount(by_row[hosted], minlength=len(Severity))
@@ -136,6 +134,19 @@ class _Counts:
 def _counted(values: Any) -> dict[int, int]:
     found, counts = np.unique(values, return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def rows_shown(cluster: ClusterView, broker_id: int) -> list[int]:
+    """Returns the rows of the replicas that the view of a broker shows."""
+    rows: list[int] = _hosted_rows(cluster.table, broker_id)[:_REPLICAS_SHOWN].tolist()
+    return rows
+
+
+def _hosted_rows(table: ClusterTable, broker_id: int) -> IntArray:
+    """Returns the rows of the partitions that have a replica on a broker, the worst first."""
+    rows = table.by_severity()
+    found: IntArray = rows[(table.states.replicas[rows] == broker_id).any(axis=1)]
+    return found
 
 
 def _broker(cluster: ClusterView, broker: BrokerState, counts: _Counts) -> dict[str, Any]:

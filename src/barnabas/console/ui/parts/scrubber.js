@@ -30,6 +30,7 @@ export function Scrubber() {
   const at = atMs();
   const now = useNow(1000) + clocks.value.ahead;
   const [history, setHistory] = useState(/** @type {History|null} */ (null));
+  const [isAsked, setAsked] = useState(false);
   const [events, setEvents] = useState(/** @type {ClusterEvent[]} */ ([]));
   const asked = Number(param('window'));
   const span = WINDOWS.find(([ms]) => ms === asked)?.[0] ?? fitting(history, now);
@@ -52,6 +53,7 @@ export function Scrubber() {
         ]);
         const known = /** @type {History|null} */ (told.data);
         setHistory(known);
+        setAsked(true);
         // The recording has begun after the page.
         if (known?.first_ms && !session.value?.history) void loadSession().catch(() => {});
         setEvents(/** @type {any} */ (line.data)?.events ?? []);
@@ -76,7 +78,7 @@ export function Scrubber() {
     else if (direction > 0) setParams({ at: null });
   };
   if (!history?.first_ms) {
-    if (hasHistory()) return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${history ? (history.problem ?? texts.scrubber.notBegun) : ''}</p></footer>`;
+    if (hasHistory()) return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${isAsked ? (history?.problem ?? texts.scrubber.notBegun) : ''}</p></footer>`;
     return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${texts.waiting.noHistory}</p></footer>`;
   }
   return html`<footer class="scrubber" aria-label=${texts.words.time}>
