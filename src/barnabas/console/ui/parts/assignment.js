@@ -22,7 +22,7 @@ const NOBODY = '-';
 export function AssignmentOf({ group }) {
   const key = JSON.stringify([group.members, group.partitions, group.assigned]);
   const assignment = useMemo(() => assignmentOf(group), [key]);
-  if (group.members.length === 0) return html`<p class="empty">${texts.empty.members}</p>`;
+  if (group.members.length === 0) return html`<p class="empty">${group.problem ?? texts.empty.members}</p>`;
   return html`${assignment.cells.length > 0 && html`<${Picture} assignment=${assignment} />`}
     <${Readers} assignment=${assignment} />`;
 }

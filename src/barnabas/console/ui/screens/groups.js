@@ -1,5 +1,5 @@
 // Groups: who is behind, and how much? And one group: who reads which partition.
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { address, can, post } from '../core/api.js';
 import { serverNow, useNow, useRoute } from '../core/data.js';
@@ -73,7 +73,12 @@ export function GroupScreen() {
   const name = param('name') ?? '';
   const [shown, setShown] = useState('');
   const answer = useRoute('/api/group', { name }, { screen: 'group', live: { name } });
-  const data = /** @type {GroupPage|null} */ (answer.data);
+  const told = /** @type {GroupPage|null} */ (answer.data);
+  /** The last answer with members: they stay while their coordinator gives none. */
+  const known = useRef(/** @type {GroupPage|null} */ (null));
+  if (told && !told.problem) known.current = told;
+  const last = known.current?.group === told?.group ? known.current : null;
+  const data = told?.problem && last ? { ...told, members: last.members, assigned: last.assigned } : told;
   if (!data || data.group !== name) return html`<${Waiting} ...${answer} />`;
   const { rows, sort, isDown } = sorted(data.partitions, VALUES, 'lag', true);
   const close = () => setShown('');
