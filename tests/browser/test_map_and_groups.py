@@ -135,10 +135,13 @@ def test_the_picture_follows_another_assignment(visit: Visit, console: RunningCo
     expect(rows_of(page, "Members")).to_have_count(2)
 
 
-def test_members_stay_while_their_coordinator_gives_no_answer(visit: Visit, phantom: PhantomCluster) -> None:
+def test_members_stay_while_their_coordinator_gives_no_answer(
+    visit: Visit, console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    console.until(lambda: console.ask("group", name="readers").status == 200, "the group is read", within_s=60)
     page = visit.open("/group?name=readers")
     rows = rows_of(page, "Members")
-    expect(rows.first).to_contain_text("topic-0000", timeout=60_000)
+    expect(rows.first).to_contain_text("topic-0000", timeout=20_000)
     before = rows.count()
 
     def without_members(route: Route) -> None:
