@@ -78,8 +78,8 @@ def test_records_are_deleted_up_to_an_offset_and_all(visit: Visit, client: Clien
     assert client.offsets(ORDERS, 3) == (7, PER_PARTITION)
     assert client.offsets(ORDERS, 2) == (0, PER_PARTITION)
     page.goto(f"{visit.url}/topic?name={ORDERS}")
-    choose(page, "Delete all records")
-    go_through(page, f"Delete all records of {ORDERS}", "Delete the records")
+    choose(page, "Delete records")
+    go_through(page, f"Delete records of {ORDERS}", "Delete the records")
     assert client.offsets(ORDERS, 2) == (PER_PARTITION, PER_PARTITION)
 
 
@@ -145,6 +145,15 @@ def test_offsets_of_a_group_are_reset_and_deleted_and_then_the_group(visit: Visi
     committed = client.committed(GROUP, ORDERS, ORDERS_PARTITIONS)
     assert len(set(committed)) <= 2
     assert all(each >= 0 for each in committed)
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("To").first.select_option("time")
+    dialog.get_by_label("Value").fill("soon")
+    dialog.get_by_role("button", name="Show what it does").click()
+    expect(dialog.get_by_role("alert")).to_have_text("“soon” is no time.")
+    go_through(page, f"Reset offsets of {GROUP}", "Reset", Value="2000-01-01 12:00", Of_the_topic=ORDERS)
+    begins = [client.offsets(ORDERS, partition)[0] for partition in range(ORDERS_PARTITIONS)]
+    assert client.committed(GROUP, ORDERS, ORDERS_PARTITIONS) == begins
     page.get_by_role("button", name="Reset offsets").click()
     go_through(page, f"Reset offsets of {GROUP}", "Reset", To="latest")
     ends = [client.offsets(ORDERS, partition)[1] for partition in range(ORDERS_PARTITIONS)]

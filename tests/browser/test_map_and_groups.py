@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from tests.support.browser import PHONE, Visit, axe_violations_in_both_themes, build_page
 from tests.support.console_dialogs import rows_of
 from tests.support.console_server import RunningConsole, target_of
@@ -133,3 +133,26 @@ def test_the_picture_follows_another_assignment(visit: Visit, console: RunningCo
     phantom.change(lambda state: state.shrink_isr(SECOND, 0, state.topics[SECOND].partitions[0].isr[-1]))
     expect(spoken).to_contain_text("topic-00001-3: member 1, other at /127.0.0.1")
     expect(rows_of(page, "Members")).to_have_count(2)
+
+
+def test_members_stay_while_their_coordinator_gives_no_answer(
+    visit: Visit, console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    console.until(lambda: console.ask("group", name="readers").status == 200, "the group is read", within_s=60)
+    page = visit.open("/group?name=readers")
+    rows = rows_of(page, "Members")
+    expect(rows.first).to_contain_text("topic-0000", timeout=20_000)
+    before = rows.count()
+
+    def without_members(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        body["data"] |= {"members": [], "assigned": [], "problem": "no answer within 2 s"}
+        route.fulfill(response=answer, json=body)
+
+    page.route("**/api/group?**", without_members)
+    phantom.change(lambda state: state.shrink_isr("topic-00400", 0, 2))
+    expect(page.get_by_role("status").filter(has_text="no answer within 2 s")).to_be_visible(timeout=20_000)
+    expect(rows).to_have_count(before)
+    expect(page.get_by_role("application")).to_be_visible()
+    page.unroute_all(behavior="ignoreErrors")

@@ -231,6 +231,18 @@ def test_the_list_of_topics_draws_only_the_rows_in_sight(page: Page, visit: Visi
     expect(region.locator(f'tbody tr[data-index="{total - 1}"]')).to_contain_text("single")
 
 
+def test_a_list_that_gets_more_rows_fills_a_larger_window(page: Page, visit: Visit) -> None:
+    page.set_viewport_size({"width": WIDE[0], "height": 320})
+    page.goto(f"{visit.url}/topics?q=nothing-here")
+    expect(page.locator("main")).to_contain_text("No topic matches the filter")
+    page.get_by_role("searchbox", name="Filter topics by name").fill("")
+    rows = page.get_by_role("region", name="Topics").locator("tbody tr[data-index]")
+    expect(rows.first).to_be_visible()
+    assert rows.count() < 40
+    page.set_viewport_size({"width": WIDE[0], "height": 1600})
+    expect(page.get_by_role("region", name="Topics")).to_contain_text("single")
+
+
 def test_topics_are_chosen_with_keys_and_the_choice_is_in_the_address(page: Page, visit: Visit) -> None:
     page.goto(f"{visit.url}/topics?q=events-0*")
     region, bar = page.get_by_role("region", name="Topics"), page.get_by_role("group", name="Chosen topics")
@@ -280,6 +292,14 @@ def test_hostile_text_is_text(page: Page, visit: Visit) -> None:
     page.goto(f"{visit.url}/messages?topic={ORDERS}&partition=0&from=start&limit=20")
     rows = page.get_by_role("region", name="Records").locator("tbody tr")
     expect(rows).to_have_count(20)
+    each = ORDERS_RECORDS // ORDERS_PARTITIONS
+    found = page.get_by_role("status").filter(has_text="read")
+    expect(found).to_contain_text("20 records of 20 read")
+    expect(found).to_contain_text(f"as were asked for, and {each - 20} offsets are left")
+    page.get_by_role("button", name="Later records").click()
+    expect(rows).to_have_count(40)
+    expect(found).to_contain_text("40 records of 40 read")
+    expect(found).to_contain_text(f"and {each - 40} offsets are left")
     expect(rows.first).to_contain_text(f"{HOSTILE} 0")
     rows.first.get_by_role("link").click()
     record = page.get_by_role("complementary", name="Record")

@@ -38,7 +38,7 @@ _FIRST: Final[Mapping[str, _First]] = {
     "/brokers": _First("/api/brokers"),
     "/timeline": _First(
         "/api/timeline",
-        tuple((name, "") for name in ("q", "kind", "topic", "partition", "broker", "severity", "from", "to")),
+        tuple((name, "") for name in ("q", "kind", "cause", "topic", "partition", "broker", "severity", "from", "to")),
         (("limit", "200"),),
         frozenset({"span"}),
     ),

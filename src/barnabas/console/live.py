@@ -54,7 +54,10 @@ class _Stream:
         """Yields the messages with which the stream begins."""
         cluster = self.screen.cluster
         yield Message("hello", {"version": cluster.table.version, "boot": cluster.boot})
-        yield from self.screen.begin(position_of(self.after, cluster.boot))
+        position = position_of(self.after, cluster.boot)
+        if self.after and position is None:
+            yield Message("reload", {"reason": "the page is of an earlier start of the console"})
+        yield from self.screen.begin(position)
 
 
 async def live(visit: Visit) -> Response:

@@ -13,7 +13,7 @@ from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.reading import timeline_question
 from barnabas.console.screens import LiveScreens, to_json
-from barnabas.console.views.brokers import brokers_view
+from barnabas.console.views.brokers import broker_state, brokers_view, rows_shown
 from barnabas.console.views.overview import overview
 from barnabas.console.views.partition import partition_state
 from barnabas.console.views.timeline import new_events
@@ -138,6 +138,15 @@ class OverviewScreen(DataScreen):
 class BrokersScreen(DataScreen):
     def data(self) -> Any:
         return self.screens.once("brokers", lambda: brokers_view(self.cluster))
+
+
+class BrokerScreen(DataScreen):
+    def data(self) -> Any:
+        broker_id = self.parameters.number("id")
+        return self.screens.once(("broker", broker_id), lambda: broker_state(self.cluster, broker_id))
+
+    def rows(self) -> list[int]:
+        return rows_shown(self.cluster, self.parameters.number("id"))
 
 
 class TopicScreen(DataScreen):
@@ -290,6 +299,7 @@ SCREENS: Final[Mapping[str, Callable[[LiveScreens, Parameters], LiveScreen]]] = 
     "topic": TopicScreen,
     "partition": PartitionScreen,
     "brokers": BrokersScreen,
+    "broker": BrokerScreen,
     "timeline": TimelineScreen,
 }
 

@@ -133,7 +133,7 @@ class Occurrences:
 
     def minutes(self, from_ms: int = 0) -> list[list[int]]:
         """Returns [minute, events, partitions under min ISR or offline] of the last minutes that had any."""
-        troubled = self._troubled_minutes(from_ms)
+        troubled = self.troubled_minutes(from_ms)
         known = {minute for minute in self._minutes if minute + MINUTE_MS > from_ms} | troubled.keys()
         found = []
         for minute in sorted(known)[-_MINUTES_SHOWN:]:
@@ -141,7 +141,8 @@ class Occurrences:
             found.append([minute, events, max(least, troubled.get(minute, 0))])
         return found
 
-    def _troubled_minutes(self, from_ms: int) -> dict[int, int]:
+    def troubled_minutes(self, from_ms: int) -> dict[int, int]:
+        """Returns the partitions under min ISR or offline of each minute that had any, from that of a time on."""
         return self.troubled.counts(from_ms, lambda _topic: True)
 
     def kinds(self, events: Iterable[Occurrence]) -> dict[str, int]:

@@ -19,7 +19,9 @@ from barnabas.console.occurrences import Occurrences
 from barnabas.console.packed_lanes import Lane
 from barnabas.console.problems import Problem
 from barnabas.console.questions import Questions
+from barnabas.console.recorded_minutes import RecordedMinutes
 from barnabas.console.screens import Screens
+from barnabas.console.security.scope import Scope
 from barnabas.history.errors import HistoryError
 from barnabas.history.past_table import PastTable
 from barnabas.history.reader import History
@@ -32,7 +34,6 @@ T = TypeVar("T")
 _MOMENTS_KEPT: Final = 4
 #: The number of events before a moment that the screens of that moment show.
 _EVENTS: Final = 2_000
-_MINUTE_MS: Final = 60_000
 _MINUTES_MAX: Final = 20_000
 
 
@@ -75,10 +76,13 @@ class PastCluster(ClusterView):
 
 
 class PastReader:
-    """The history in one file. `name` and `boot` are those of the cluster that is watched."""
+    """The history in one file. `name` and `boot` are those of the cluster that is watched, `begun_ms` is the time from
+    which on the console watches it.
+    """
 
-    def __init__(self, path: Path, name: str, boot: str) -> None:
+    def __init__(self, path: Path, name: str, boot: str, begun_ms: int | None = None) -> None:
         self._path = path
+        self._minutes = RecordedMinutes(begun_ms)
         self._name = name
         self._boot = boot
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
@@ -137,20 +141,28 @@ class PastReader:
         except Problem:
             return None
 
-    async def about(self) -> dict[str, Any]:
-        """Returns the extent of the recording: its time, its gaps, and the number of events in each minute."""
+    async def about(self, live: Occurrences, from_ms: int, scope: Scope) -> dict[str, Any]:
+        """Returns the extent of the recording: its time, its gaps, and the minutes from that of a time on that had
+        moments, or partitions under min ISR or offline. `live` knows the minutes since the console watches the cluster,
+        and for a scope with patterns the events: those of the file are of all topics.
+        """
 
-        def read(history: History) -> dict[str, Any]:
+        def read(history: History) -> tuple[dict[str, Any], dict[int, int], dict[int, int]]:
             first_ms, last_ms = history.span()
-            counts: dict[int, int] = {}
-            for time_ms in history.times(first_ms, last_ms):
-                minute = time_ms - time_ms % _MINUTE_MS
-                counts[minute] = counts.get(minute, 0) + 1
+            self._minutes.read(history)
+            counts = {} if scope.is_restricted else self._minutes.moments(from_ms)
+            troubled = self._minutes.troubled(from_ms, scope.sees_topic)
             gaps = [{"begin_ms": gap.begin_ms, "end_ms": gap.end_ms, "reason": gap.reason} for gap in history.gaps()]
-            minutes = [[minute, count, 0] for minute, count in sorted(counts.items())]
-            return {"first_ms": first_ms, "last_ms": last_ms, "gaps": gaps, "minutes": minutes[-_MINUTES_MAX:]}
+            return {"first_ms": first_ms, "last_ms": last_ms, "gaps": gaps}, counts, troubled
 
-        return await self._read(read)
+        found, counts, troubled = await self._read(read)
+        of_scope = {minute: events for minute, events, _ in live.minutes(from_ms)} if scope.is_restricted else {}
+        now = live.troubled_minutes(from_ms)
+        shown = [
+            [minute, counts.get(minute, of_scope.get(minute, 0)), max(troubled.get(minute, 0), now.get(minute, 0))]
+            for minute in sorted({*counts, *of_scope, *troubled, *now})
+        ]
+        return found | {"minutes": shown[-_MINUTES_MAX:]}
 
     async def excerpt(self, since_ms: int, until_ms: int, about: Mapping[str, Any]) -> BinaryIO:
         """Returns a file with a period, and a text about it."""

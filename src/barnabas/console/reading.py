@@ -12,6 +12,7 @@ from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.screens import Screens
 from barnabas.console.views.brokers import broker_view, brokers_view, quorum_view
+from barnabas.console.views.configs import cluster_configs
 from barnabas.console.views.directories import directory_moves_view, directory_plan
 from barnabas.console.views.groups import SORTS as GROUP_SORTS
 from barnabas.console.views.groups import GroupsQuestion, group_view, groups_json, groups_view
@@ -22,7 +23,7 @@ from barnabas.console.views.partition import lanes_view, partition_view
 from barnabas.console.views.policies import policies_view
 from barnabas.console.views.timeline import TimelineQuestion
 from barnabas.console.views.timeline import timeline as timeline_view
-from barnabas.console.views.topic import PARTITIONS_MAX, topic_view
+from barnabas.console.views.topic import PARTITIONS_MAX, every_partition, topic_view
 from barnabas.console.views.topics import LIMIT_MAX, SORTS, TopicsQuestion
 from barnabas.console.visit import Handler, Visit, file_response
 from barnabas.console.what_if import ASKS, question_of, what_if
@@ -83,12 +84,13 @@ async def replica_map(visit: Visit) -> Response:
 
 async def topics(visit: Visit) -> Response:
     question, screens = topics_question(visit.parameters), visit.screens
+    ranks = await screens.policy_ranks() if question.sort == "policy" else {}
     if visit.parameters.choice("format", ("json", "csv"), "json") == "csv":
-        rows = list(screens.topics.every(question))
+        rows = list(screens.topics.every(question, ranks))
         policies = (await policies_view(screens.cluster, [row["topic"] for row in rows]))["policies"]
         text = csv_text(_TOPIC_COLUMNS, (row | _policy_cells(policies.get(row["topic"], {})) for row in rows))
         return file_response(text, file_name(screens.cluster.name, "topics.csv"), CSV)
-    return visit.answer(screens.topics.answer(question))
+    return visit.answer(screens.topics.answer(question, ranks))
 
 
 def _policy_cells(policy: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +101,8 @@ async def topic_policies(visit: Visit) -> Response:
     """Returns the policies of the topics that `topics` answers for the same question."""
     question, screens = topics_question(visit.parameters), visit.live
     require_filled(screens)
-    rows = screens.topics.answer(question)["rows"]
+    ranks = await screens.policy_ranks() if question.sort == "policy" else {}
+    rows = screens.topics.answer(question, ranks)["rows"]
     return visit.answer(await policies_view(screens.cluster, [row["topic"] for row in rows]))
 
 
@@ -108,18 +111,17 @@ async def topic(visit: Visit) -> Response:
     name = parameters.text("name")
     require_filled(screens)
     as_csv = parameters.choice("format", ("json", "csv"), "json") == "csv"
+    if as_csv:
+        text = csv_text(_PARTITION_COLUMNS, await every_partition(screens.cluster, screens.topics, name))
+        return file_response(text, file_name(screens.cluster.name, f"{name}.csv"), CSV)
     found = await topic_view(
         screens.cluster,
         screens.topics,
         name,
         offset=parameters.number("offset", 0),
         limit=parameters.number("limit", PARTITIONS_MAX, least=1, most=PARTITIONS_MAX),
-        with_configs=not as_csv and parameters.flag("configs", default=True),
+        with_configs=parameters.flag("configs", default=True),
     )
-    if as_csv:
-        return file_response(
-            csv_text(_PARTITION_COLUMNS, found["partitions"]), file_name(screens.cluster.name, f"{name}.csv"), CSV
-        )
     return visit.answer(found)
 
 
@@ -151,6 +153,12 @@ async def broker(visit: Visit) -> Response:
     return visit.answer(await broker_view(screens.cluster, visit.parameters.number("id")))
 
 
+async def defaults_of_brokers(visit: Visit) -> Response:
+    """Returns the dynamic defaults of all brokers."""
+    require_filled(visit.live)
+    return visit.answer(await cluster_configs(visit.live.cluster))
+
+
 async def quorum(visit: Visit) -> Response:
     return visit.answer(await quorum_view(visit.screens.cluster))
 
@@ -164,8 +172,9 @@ async def history(visit: Visit) -> Response:
     recording = visit.console.recordings.get(visit.live.cluster.name)
     if recording is None:
         return visit.answer(None)
+    live = visit.live.cluster.occurrences
     try:
-        found = await recording.past.about()
+        found = await recording.past.about(live, visit.parameters.number("from", 0), visit.scope)
     except Problem as problem:
         found = {"first_ms": None, "last_ms": None, "gaps": [], "minutes": [], "text": problem.text}
     return visit.answer(found | {"recording": recording.is_recording, "problem": recording.problem})
@@ -295,6 +304,7 @@ def timeline_question(parameters: Parameters) -> TimelineQuestion:
         to_ms=parameters.maybe_number("to"),
         q=parameters.text("q", ""),
         kinds=parameters.several("kind"),
+        causes=parameters.several("cause"),
         severities=parameters.several("severity", _SEVERITIES),
         topic=parameters.text("topic", "") or None,
         partition=parameters.maybe_number("partition"),
@@ -313,6 +323,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "partition": partition,
     "brokers": brokers,
     "broker": broker,
+    "cluster_configs": defaults_of_brokers,
     "quorum": quorum,
     "timeline": timeline,
     "search": search,

@@ -89,7 +89,7 @@ class ScopedOccurrences(Occurrences):
     def last_cause(self, topic: str, partition: int) -> Lane | None:
         return self._base.last_cause(topic, partition) if self._scope.sees_topic(topic) else None
 
-    def _troubled_minutes(self, from_ms: int) -> dict[int, int]:
+    def troubled_minutes(self, from_ms: int) -> dict[int, int]:
         return self._base.troubled.counts(from_ms, self._scope.sees_topic)
 
     def _shown(self, event: Occurrence) -> Occurrence | None:

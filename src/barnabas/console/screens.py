@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -13,6 +13,7 @@ from barnabas.console.rates import Rates
 from barnabas.console.views.directories import DirectoryLooks
 from barnabas.console.views.map_columns import MapColumns
 from barnabas.console.views.moves import Progress
+from barnabas.console.views.policies import PolicyRanks
 from barnabas.console.views.topics import TopicsView
 from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.watch import Step
@@ -31,6 +32,10 @@ class Screens:
 
     def follow(self) -> None:
         """Takes over what changed in the cluster; only a part of a cluster has something to do."""
+
+    async def policy_ranks(self) -> Mapping[str, int]:
+        """Returns the ranks of topics by their policies; a history records none."""
+        return {}
 
     def state_key(self) -> tuple[object, ...]:
         """Returns what changes whenever a screen can differ."""
@@ -70,8 +75,12 @@ class LiveScreens(Screens):
         self.watched = watched
         self.progress = Progress()
         self.directories = DirectoryLooks()
+        self._policy_ranks = PolicyRanks()
         if rates is None:
             watched.follow(self._sample)
+
+    async def policy_ranks(self) -> Mapping[str, int]:
+        return await self._policy_ranks.of(self.cluster, self.topics.names())
 
     def _sample(self, _step: Step) -> None:
         self.rates.sample(self.watched.clock_ms())

@@ -16,6 +16,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.console.actions.many_topics import TOPICS_MAX
 from barnabas.console.security.rights import ROUTES, Role
 from barnabas.console.state import ConsoleOptions
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
 from barnabas.testing.phantom import PhantomCluster
 from barnabas.testing.phantom_state import PhantomState
 
@@ -264,6 +265,33 @@ def test_policies_are_those_of_the_topics_of_the_same_question(
     assert rows["topic-00249"]["retention_bytes"] == "-1"
 
 
+def test_topics_are_sorted_by_their_policies(console: RunningConsole, phantom: PhantomCluster) -> None:
+    policies = {
+        "topic-00000": {"retention.ms": "-1"},
+        "topic-00001": {"cleanup.policy": "compact"},
+        "topic-00002": {"retention.bytes": "10"},
+        "topic-00003": {"retention.ms": "60000"},
+    }
+    phantom.change(lambda state: state.altered.update({(TOPIC_RESOURCE, name): own for name, own in policies.items()}))
+    wanted = [
+        "topic-00001",
+        "topic-00003",
+        "topic-00002",
+        *[f"topic-{each:05}" for each in range(4, 10)],
+        "topic-00000",
+    ]
+    question = {"q": "topic-0000*", "sort": "policy"}
+    assert [row["topic"] for row in console.get("topics", **question)["rows"]] == wanted
+    assert list(console.get("topic-policies", **question)["policies"]) == wanted
+    assert console.get("topics", **question, desc=1)["rows"][0]["topic"] == "topic-00000"
+    asked = phantom.requests[DescribeConfigsRequest.NAME]
+    lines = console.ask("topics", **question, format="csv").body.decode().splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == wanted
+    assert phantom.requests[DescribeConfigsRequest.NAME] == asked + 1, (
+        "the order is kept, the file asks for what it has"
+    )
+
+
 @HASTY
 def test_without_an_answer_the_policies_are_unknown_and_the_file_is_there(
     console: RunningConsole, phantom: PhantomCluster
@@ -277,3 +305,4 @@ def test_without_an_answer_the_policies_are_unknown_and_the_file_is_there(
     text = console.ask("topics", format="csv").body.decode()
     assert len(text.splitlines()) == 251
     assert text.splitlines()[1].endswith(",,,")
+    assert console.get("topics", sort="policy", limit=1)["rows"][0]["topic"] == "topic-00000"

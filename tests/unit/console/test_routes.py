@@ -14,6 +14,7 @@ import pytest
 from tests.support.console_server import RunningConsole, target_of
 
 from barnabas.console.state import ConsoleOptions
+from barnabas.console.views.topic import PARTITIONS_MAX
 from barnabas.history.reader import History
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.phantom import PhantomCluster
@@ -269,11 +270,31 @@ def test_a_stream_continues_where_a_page_was_and_reloads_what_is_too_old(
     assert [each["subject"] for each in events] == ["topic-00005-0"]
     assert events[0]["cause"] == "User:tester requested an election"
     with console.live("map", after="00000000.1") as messages:
-        assert [event for _, event, _ in (next(messages), next(messages))] == ["hello", "status"]
+        assert [event for _, event, _ in (next(messages), next(messages))] == ["hello", "reload"]
     phantom.change(lambda state: state.create_topic("new", 3))
     console.until(lambda: console.ask("topic", name="new").status == 200, "the topic is there")
     with console.live("map", after=position) as messages:
         assert next(event for _, event, _ in messages if event in ("cells", "reload")) == "reload"
+
+
+@pytest.mark.parametrize("screen", ["overview", "map", "topics", "groups", "timeline", "topic"])
+def test_a_page_of_an_earlier_start_of_the_console_fetches_everything_again(
+    console: RunningConsole, screen: str
+) -> None:
+    with console.live(screen, after="00000000.7.3", name="topic-00001") as messages:
+        assert "reload" in [event for _, event, _ in (next(messages), next(messages))]
+    with console.live(screen, name="topic-00001") as messages:
+        assert "reload" not in [event for _, event, _ in (next(messages), next(messages))]
+
+
+def test_the_file_of_a_topic_has_all_of_its_partitions(console: RunningConsole, phantom: PhantomCluster) -> None:
+    phantom.change(lambda state: state.create_topic("wide", PARTITIONS_MAX + 60))
+    console.until(lambda: console.ask("topic", name="wide").status == 200, "the topic is there")
+    console.until(lambda: console.get("topic", name="wide")["total"] == PARTITIONS_MAX + 60, "it is whole")
+    assert len(console.get("topic", name="wide")["partitions"]) == PARTITIONS_MAX
+    lines = console.ask("topic", name="wide", format="csv").body.decode().splitlines()
+    assert [line.split(",")[1] for line in lines] == ["partition", *map(str, range(PARTITIONS_MAX + 60))]
+    assert console.ask("topic", name="none", format="csv").code == "not-found"
 
 
 def test_many_partitions_of_one_decision_are_one_event_with_its_cause(

@@ -100,9 +100,10 @@ async def add_partitions(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
 
 
 async def alter_configs(cluster: WatchedCluster, inputs: Inputs, role: Role) -> dict[str, Any]:
-    """Sets and removes keys of a topic; of a broker only for an administrator."""
-    kind, name = inputs.choice("kind", ("topic", "broker")), inputs.text("name")
-    if kind == "broker" and role < Role.ADMIN:
+    """Sets and removes keys of a topic; of a broker, or of all (`cluster`), only for an administrator."""
+    kind = inputs.choice("kind", ("topic", "broker", "cluster"))
+    name = "" if kind == "cluster" else inputs.text("name")
+    if kind != "topic" and role < Role.ADMIN:
         raise Problem("role", "configurations of brokers need the role admin")
     changes = alterations(inputs)
     if kind == "broker" and not (name.isascii() and name.isdigit()):
@@ -118,8 +119,10 @@ async def alter_configs(cluster: WatchedCluster, inputs: Inputs, role: Role) -> 
             IncrementalAlterConfigsResponse,
             lambda found: found.responses,
         )
-    rows: list[Result] = [(row.resource_name, row.error_code, row.error_message) for row in answer.responses]
-    shown = outcome(f"{len(changes)} configurations of {kind} {name} were changed", rows)
+    rows: list[Result] = [
+        (row.resource_name or "all brokers", row.error_code, row.error_message) for row in answer.responses
+    ]
+    shown = outcome(f"{len(changes)} configurations of {kind} {name}".rstrip() + " were changed", rows)
     if inputs.is_dry_run:
         return plan([f"removes {key}" if value is None else f"sets {key} = {value}" for key, value in changes.items()])
     return shown

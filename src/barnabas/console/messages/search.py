@@ -101,6 +101,7 @@ class Search:
         self._records: list[dict[str, Any]] = []
         self._problems: list[dict[str, Any]] = []
         self._next: dict[int, int] = {}
+        self._ranges: list[_Range] = []
         self._counts = {"records": 0, "bytes": 0, "skipped": 0, "filter_failures": 0}
         self._filter_failure: str | None = None
         self._text_bytes = 0
@@ -115,6 +116,7 @@ class Search:
         try:
             await self._chunks.begin(question.conditions(), timeout_s=self._left_s() + _SLACK_S)
             ranges = [each for each in await asyncio.gather(*map(self._range, partitions)) if each is not None]
+            self._ranges = ranges
             if question.is_backward:
                 await self._backward(ranges)
             else:
@@ -137,7 +139,11 @@ class Search:
                 self._next[place] = max(self._next.get(place, 0), record["offset"] + 1)
         return {
             "records": shown,
-            "searched": {**self._counts, "ms": round((self._loop.time() - self._begin_s) * 1000)},
+            "searched": {
+                **self._counts,
+                "left": sum(max(0, each.end - each.begin) for each in self._ranges),
+                "ms": round((self._loop.time() - self._begin_s) * 1000),
+            },
             "is_complete": self._stopped == "end" and not self._problems and len(shown) == len(self._records),
             "stopped": "count" if len(shown) < len(self._records) else self._stopped,
             "next" if not backward else "before": {str(place): offset for place, offset in sorted(self._next.items())},

@@ -74,6 +74,7 @@ ROUTES: Final = (
     Route("GET", "/api/partition", "partition", Role.VIEWER),
     Route("GET", "/api/brokers", "brokers", Role.VIEWER),
     Route("GET", "/api/broker", "broker", Role.VIEWER),
+    Route("GET", "/api/cluster-configs", "cluster_configs", Role.VIEWER),
     Route("GET", "/api/quorum", "quorum", Role.VIEWER),
     Route("GET", "/api/timeline", "timeline", Role.VIEWER),
     Route("GET", "/api/search", "search", Role.VIEWER),

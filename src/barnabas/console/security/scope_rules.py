@@ -28,6 +28,7 @@ READS: Final = frozenset(
         "partition",
         "brokers",
         "broker",
+        "cluster_configs",
         "quorum",
         "timeline",
         "search",

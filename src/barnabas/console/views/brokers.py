@@ -12,7 +12,7 @@ from barnabas.console.problems import Problem
 from barnabas.console.views.configs import broker_configs
 from barnabas.console.views.partitions import known
 from barnabas.monitor.broker_connection import NoAnswer
-from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.columns import UNKNOWN, IntArray
 from barnabas.monitor.ladder import SeverityArray
 from barnabas.monitor.look_requests import quorum_request
 from barnabas.monitor.partition_state import BrokerState
@@ -40,30 +40,31 @@ def brokers_view(cluster: ClusterView) -> dict[str, Any]:
     return {"controller": cluster.table.controller, "brokers": brokers_json(cluster)}
 
 
-async def broker_view(cluster: ClusterView, broker_id: int, *, is_live: bool = False) -> dict[str, Any]:
-    """Returns one broker with its replicas; without the answers of the broker itself for a live stream."""
-    broker = next((each for each in all_brokers(cluster) if each.broker_id == broker_id), None)
-    if broker is None:
-        raise Problem("not-found", f"there is no broker {broker_id}")
-    table = cluster.table
-    hosted = table.by_severity()
-    hosted = hosted[(table.states.replicas[hosted] == broker_id).any(axis=1)]
-    by_row: SeverityArray = np.zeros(len(table.states), np.uint8)
-    by_row[table.rows] = table.severities()
-    found = np.bincount(by_row[hosted], minlength=len(Severity))
-    shown = _broker(cluster, broker, _Counts(table)) | {
-        "by_severity": {severity.name.lower(): int(found[severity]) for severity in Severity},
-        "replicas_total": len(hosted),
-        "hosted": _hosted(table, broker_id, hosted[:_REPLICAS_SHOWN].tolist()),
-    }
-    if is_live:
-        return shown
+async def broker_view(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
+    """Returns one broker with its replicas, directories and settings. Raises Problem if there is no such broker."""
+    shown = broker_state(cluster, broker_id)
     # With very many replicas, the answer about all of them would keep other pages waiting while it is decoded.
-    names_replicas = len(hosted) <= _REPLICAS_NAMED
+    names_replicas = shown["replicas_total"] <= _REPLICAS_NAMED
     directories, configs = await asyncio.gather(
         _directories(cluster, broker_id, names_replicas=names_replicas), broker_configs(cluster, broker_id)
     )
     return shown | directories | configs
+
+
+def broker_state(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
+    """Returns the parts of the broker that need no request to it."""
+    broker = next((each for each in all_brokers(cluster) if each.broker_id == broker_id), None)
+    if broker is None:
+        raise Problem("not-found", f"there is no broker {broker_id}")
+    table, hosted = cluster.table, _hosted_rows(cluster.table, broker_id)
+    by_row: SeverityArray = np.zeros(len(table.states), np.uint8)
+    by_row[table.rows] = table.severities()
+    found = np.bincount(by_row[hosted], minlength=len(Severity))
+    return _broker(cluster, broker, _Counts(table)) | {
+        "by_severity": {severity.name.lower(): int(found[severity]) for severity in Severity},
+        "replicas_total": len(hosted),
+        "hosted": _hosted(table, broker_id, hosted[:_REPLICAS_SHOWN].tolist()),
+    }
 
 
 async def quorum_view(cluster: ClusterView) -> dict[str, Any]:
@@ -133,6 +134,19 @@ class _Counts:
 def _counted(values: Any) -> dict[int, int]:
     found, counts = np.unique(values, return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def rows_shown(cluster: ClusterView, broker_id: int) -> list[int]:
+    """Returns the rows of the replicas that the view of a broker shows."""
+    rows: list[int] = _hosted_rows(cluster.table, broker_id)[:_REPLICAS_SHOWN].tolist()
+    return rows
+
+
+def _hosted_rows(table: ClusterTable, broker_id: int) -> IntArray:
+    """Returns the rows of the partitions that have a replica on a broker, the worst first."""
+    rows = table.by_severity()
+    found: IntArray = rows[(table.states.replicas[rows] == broker_id).any(axis=1)]
+    return found
 
 
 def _broker(cluster: ClusterView, broker: BrokerState, counts: _Counts) -> dict[str, Any]:

@@ -39,6 +39,15 @@ async def broker_configs(cluster: ClusterView, broker_id: int) -> dict[str, Any]
     return _shown(answer)
 
 
+async def cluster_configs(cluster: ClusterView) -> dict[str, Any]:
+    """Returns the dynamic defaults of all brokers."""
+    try:
+        answer = await cluster.questions.of_any(_request(BROKER, ""), DescribeConfigsResponse)
+    except NoAnswer as error:
+        return _none(str(error))
+    return _shown(answer)
+
+
 async def values_of_topics(
     cluster: ClusterView, names: Sequence[str], keys: Sequence[str]
 ) -> dict[str, dict[str, str | None]]:

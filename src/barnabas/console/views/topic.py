@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from barnabas.console.cluster_view import ClusterView
@@ -11,6 +12,8 @@ from barnabas.console.views.topics import TopicsView
 from barnabas.monitor.columns import UNKNOWN
 
 PARTITIONS_MAX: Final = 2_000
+#: The partitions of a file that are made in one turn of the loop.
+_PART: Final = 500
 
 
 async def topic_view(
@@ -27,6 +30,16 @@ async def topic_view(
     if with_configs:
         shown |= await topic_configs(cluster, name)
     return shown
+
+
+async def every_partition(cluster: ClusterView, topics: TopicsView, name: str) -> list[dict[str, Any]]:
+    """Returns all partitions of a topic, for a file. Other requests are answered in between."""
+    topics.one(name)
+    found: list[dict[str, Any]] = []
+    while (topic := cluster.table.topics.by_name.get(name)) and len(found) < len(topic.rows):
+        found += partitions_json(cluster, topic.rows[len(found) : len(found) + _PART].tolist())
+        await asyncio.sleep(0)
+    return found
 
 
 def topic_state(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from re import compile as compiled
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +31,13 @@ SORTS: Final = (
     "out_of_sync",
     "groups",
     "lag",
+    "policy",
 )
+
+
+#: The rank of each topic in an order.
+Ranks = Mapping[str, int]
+_NO_RANKS: Final[Ranks] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +71,10 @@ class TopicsView:
         self._rates = rates
         self._known: _Totals | None = None
 
-    def answer(self, question: TopicsQuestion) -> dict[str, Any]:
+    def answer(self, question: TopicsQuestion, policies: Ranks = _NO_RANKS) -> dict[str, Any]:
+        """Returns a page of the topics that match. `policies`: the ranks of their policies, to sort by these."""
         totals = self._totals()
-        order = self._order(totals, question)
+        order = self._order(totals, question, policies)
         shown = order[question.offset : question.offset + min(question.limit, LIMIT_MAX)]
         return {
             "total": len(totals.names),
@@ -75,10 +83,10 @@ class TopicsView:
             "rows": list(self._rows(totals, shown.tolist())),
         }
 
-    def every(self, question: TopicsQuestion) -> Iterator[dict[str, Any]]:
+    def every(self, question: TopicsQuestion, policies: Ranks = _NO_RANKS) -> Iterator[dict[str, Any]]:
         """Yields all topics that match, in order, for a file."""
         totals = self._totals()
-        yield from self._rows(totals, self._order(totals, question).tolist())
+        yield from self._rows(totals, self._order(totals, question, policies).tolist())
 
     def one(self, name: str) -> dict[str, Any]:
         """Returns the row of one topic. Raises Problem if there is no such topic."""
@@ -87,6 +95,10 @@ class TopicsView:
         if topic is None or not topic.count:
             raise Problem("not-found", f"there is no topic {name}")
         return next(self._rows(totals, [int(np.flatnonzero(totals.numbers == topic.number)[0])]))
+
+    def names(self) -> list[str]:
+        """Returns the names of all topics, in order."""
+        return self._totals().names
 
     def names_like(self, text: str, limit: int) -> list[str]:
         totals = self._totals()
@@ -145,7 +157,7 @@ class TopicsView:
             return np.array([by_topic.get(name, (UNKNOWN, UNKNOWN))[place] for name in totals.names], np.int64)
         return totals.columns[sort]
 
-    def _order(self, totals: _Totals, question: TopicsQuestion) -> IntArray:
+    def _order(self, totals: _Totals, question: TopicsQuestion, policies: Ranks) -> IntArray:
         keep = np.ones(len(totals.names), np.bool_)
         if question.q:
             keep &= np.fromiter(_matches(totals.lower, question.q.lower()), np.bool_, len(totals.names))
@@ -157,7 +169,12 @@ class TopicsView:
         chosen = np.flatnonzero(keep).astype(np.int32)
         if question.sort == "name":
             return chosen[::-1] if question.desc else chosen
-        values = self._column(totals, question.sort)[chosen]
+        if question.sort == "policy":
+            # Topics whose policy is not known come last, in any order.
+            last = UNKNOWN if question.desc else len(policies)
+            values = np.array([policies.get(totals.names[place], last) for place in chosen.tolist()], np.int64)
+        else:
+            values = self._column(totals, question.sort)[chosen]
         return chosen[np.argsort(-values if question.desc else values, kind="stable")]
 
     def _groups(self) -> dict[str, tuple[int, int]]:

@@ -5,6 +5,7 @@ import { texts } from './texts.js';
 /** @import { Session, Envelope } from './types.js' */
 
 const LIMIT_MS = 15_000;
+const CHANGE_LIMIT_MS = 60_000;
 
 /** Who uses the page, and what the server offers. Null before its first answer. */
 export const session = signal(/** @type {Session|null} */ (null));
@@ -44,22 +45,27 @@ export function address(route, params = {}) {
 }
 
 /**
+ * @template T
  * @param {string} url
  * @param {RequestInit} options
- * @returns {Promise<Response>}
+ * @param {(answer: Response) => Promise<T>} read
+ * @returns {Promise<T>}
  */
-async function ask(url, options) {
-  let answer;
+async function ask(url, options, read) {
+  let answer, told;
   try {
     answer = await fetch(url, { ...options, credentials: 'same-origin', cache: 'no-store' });
+    if (answer.ok) return await read(answer);
+    told = (await answer.json())?.error ?? {};
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new ApiError('console', texts.consoleSilent);
+    // Nothing asks for a change again: whether it was made is not known.
+    if (options.method === 'POST') throw new ApiError('unknown', texts.changeUnanswered);
+    if (error instanceof DOMException && error.name === 'TimeoutError') throw new ApiError('timeout', texts.tooLate);
+    if (!answer) throw new ApiError('console', texts.consoleSilent);
+    told = {};
   }
-  if (answer.ok) return answer;
-  const body = await answer.json().catch(() => null);
-  const told = body?.error ?? {};
-  if (answer.status === 401 && told.code === 'login') await loadSession();
+  if (answer.status === 401 && told.code === 'login') await loadSession().catch(() => {});
   throw new ApiError(told.code ?? 'internal', told.text ?? `${answer.status} ${answer.statusText}`, told);
 }
 
@@ -80,8 +86,7 @@ function limited(signal_, limitMs) {
  * @returns {Promise<Envelope<T>>}
  */
 export async function get(route, params, { signal: given, limitMs = LIMIT_MS } = {}) {
-  const answer = await ask(address(route, params), { signal: limited(given, limitMs) });
-  return answer.json();
+  return ask(address(route, params), { signal: limited(given, limitMs) }, (answer) => answer.json());
 }
 
 /**
@@ -90,34 +95,53 @@ export async function get(route, params, { signal: given, limitMs = LIMIT_MS } =
  * @param {AbortSignal} [given]
  */
 export async function getBytes(route, params, given) {
-  const answer = await ask(address(route, params), { signal: limited(given, LIMIT_MS) });
-  return answer.arrayBuffer();
+  return ask(address(route, params), { signal: limited(given, LIMIT_MS) }, (answer) => answer.arrayBuffer());
 }
+
+/** How many changes this page has asked for; the audit log has another entry after each of them. */
+export const changes = signal(0);
 
 /**
  * @param {string} route
  * @param {unknown} body
  */
 export async function post(route, body) {
+  try {
+    return await sendChange(route, body);
+  } catch (error) {
+    // Another tab has begun the session of this browser: with its token, what was refused is asked for again.
+    if (!(error instanceof ApiError) || error.code !== 'csrf') throw error;
+    await loadSession();
+    return await sendChange(route, body);
+  } finally {
+    changes.value += 1;
+  }
+}
+
+/** @param {string} route @param {unknown} body */
+async function sendChange(route, body) {
   /** @type {Record<string, string>} */
   const headers = { 'Content-Type': 'application/json' };
   const token = session.value?.token;
   if (token) headers['X-Barnabas-Token'] = token;
-  const options = { method: 'POST', headers, body: JSON.stringify(body), signal: AbortSignal.timeout(60_000) };
-  const answer = await ask(address(route), options);
-  return answer.json();
+  const options = { method: 'POST', headers, body: JSON.stringify(body), signal: AbortSignal.timeout(CHANGE_LIMIT_MS) };
+  return ask(address(route), options, (answer) => answer.json());
 }
 
 /** Returns whether the console keeps a history, so that a moment of the past can be shown. */
 export function hasHistory() {
-  return session.value?.history !== null && session.value?.history !== undefined;
+  return session.value?.features?.includes('history') ?? false;
 }
 
 /** Returns the last moment of the incident that is shown; null for a cluster that is watched. */
 export function incidentEnd() {
-  const mine = session.value;
-  const name = place.value.params.get('cluster') ?? mine?.cluster;
-  return mine?.clusters?.find((each) => each.name === name)?.incident_ms ?? null;
+  const name = shownCluster();
+  return session.value?.clusters?.find((each) => each.name === name)?.incident_ms ?? null;
+}
+
+/** Returns the name of the cluster that is shown: that of the address, else the first one. */
+export function shownCluster() {
+  return place.value.params.get('cluster') ?? session.value?.clusters?.[0]?.name ?? '';
 }
 
 /** Takes the session that the server has put into the page. Returns false if it has put none there. */
@@ -127,10 +151,9 @@ export function takeSession() {
   return found !== null;
 }
 
+/** Asks who uses the page, and what the server offers for the cluster that is shown. */
 export async function loadSession() {
-  const answer = await fetch(address('/api/session'), { credentials: 'same-origin', cache: 'no-store' });
-  if (!answer.ok) throw new ApiError('internal', `${answer.status} ${answer.statusText}`);
-  session.value = await answer.json();
+  session.value = await ask(address('/api/session'), { signal: limited(undefined, LIMIT_MS) }, (answer) => answer.json());
 }
 
 /** @typedef {'viewer'|'operator'|'admin'} RoleName */
@@ -139,6 +162,11 @@ export async function loadSession() {
 export function has(/** @type {RoleName} */ role) {
   const order = ['viewer', 'operator', 'admin'];
   return order.indexOf(session.value?.role ?? '') >= order.indexOf(role);
+}
+
+/** Returns whether the user can also make changes of all that the cluster has, without naming it. */
+export function canAll(/** @type {RoleName} */ role) {
+  return can(role) && !session.value?.is_restricted;
 }
 
 /** Returns whether the present user has a role's rights, and the moment and the server allow changes. */

@@ -3,7 +3,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
 import { get } from './api.js';
 import { openStream } from './live.js';
-import { atMs } from './url.js';
+import { atMs, param } from './url.js';
+import { texts } from './texts.js';
 /** @import { Envelope } from './types.js' */
 /** @import { Params, ApiError } from './api.js' */
 /** @import { Handlers } from './live.js' */
@@ -13,6 +14,8 @@ export const shown = signal(/** @type {Envelope<unknown>|null} */ (null));
 /** When the answer that is shown came, by this browser's clock, and how far the server's clock is from it. */
 export const clocks = signal({ came: 0, ahead: 0 });
 const RETRY_MS = 1_000;
+/** The pause after which a route is asked again for what its stream does not send. */
+const AGAIN_MS = 10_000;
 
 /** @param {Envelope<any>} envelope */
 export function note(envelope) {
@@ -25,27 +28,29 @@ export function serverNow() {
   return Date.now() + clocks.value.ahead;
 }
 
-/** @typedef {{screen?: string, live?: Params, isStill?: boolean, isOfStates?: boolean}} Options */
+/** @typedef {{screen?: string, live?: Params, isStill?: boolean, isOfStates?: boolean, turn?: string,
+ *   merge?: (old: any, streamed: any) => any}} Options */
 
 /**
- * Fetches a route, and again when it changes. An old answer stays until the new one is there.
+ * Fetches a route, and again when it changes. An old answer stays until the new one is there; that of another cluster
+ * does not.
  * @template T
  * @param {string} route
  * @param {Params} params
  * @param {Options} [options] screen: the live stream to open. Without one nothing is live. isOfStates: other sizes and
- *   offsets are no reason to fetch again.
+ *   offsets are no reason to fetch again. turn: another one is. merge: returns what is shown after the stream has sent data that lack what
+ *   only the route answers; while data come, the route is then asked again from time to time.
  */
 export function useRoute(route, params, options = {}) {
   const at = atMs();
   const all = at === null ? params : { ...params, at };
-  const key = `${route} ${JSON.stringify(all)}`;
+  const cluster = param('cluster');
+  const key = `${route} ${JSON.stringify([cluster, all, options.turn])}`;
   // What is asked for; `turn` only asks for it again.
-  const subject = `${route} ${JSON.stringify({ ...all, turn: null })}`;
+  const subject = `${route} ${JSON.stringify([cluster, { ...all, turn: null }])}`;
   const [answer, setAnswer] = useState(
-    /** @type {{key: string, subject: string, envelope: Envelope<T>|null, error: ApiError|null}} */ ({ key, subject, envelope: null, error: null }),
+    /** @type {{key: string, subject: string, cluster: string|null, envelope: Envelope<T>|null, error: ApiError|null}} */ ({ key, subject, cluster, envelope: null, error: null }),
   );
-  const present = useRef(key);
-  present.current = key;
   const [turn, setTurn] = useState(0);
   const screen = at === null && !options.isStill ? options.screen : undefined;
 
@@ -56,22 +61,32 @@ export function useRoute(route, params, options = {}) {
     let close;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     let timer;
+    /** What is shown; the number of the last request, and of the one whose answer is shown. @type {Envelope<T>|null} */
+    let present = null;
+    let [sent, kept, sentMs] = [0, 0, 0];
     /** @param {Envelope<T>} envelope */
     const keep = (envelope) => {
       if (abort.signal.aborted) return;
+      present = envelope;
       note(envelope);
-      setAnswer({ key, subject, envelope, error: null });
+      setAnswer({ key, subject, cluster, envelope, error: null });
     };
     const load = async () => {
       clearTimeout(timer);
+      const number = (sent += 1);
+      sentMs = performance.now();
       try {
-        const envelope = await get(route, all, { signal: abort.signal });
-        keep(/** @type {Envelope<T>} */ (envelope));
+        const envelope = /** @type {Envelope<T>} */ (await get(route, all, { signal: abort.signal }));
+        // The answer to a later request, or the stream, can be faster.
+        if (number < kept) return;
+        kept = number;
+        keep(present && isOlder(envelope, present) ? merged(envelope, present, options.merge) : envelope);
         if (screen && !close) close = follow(envelope);
         if (!envelope.is_filled) timer = setTimeout(load, RETRY_MS);
       } catch (error) {
         if (abort.signal.aborted) return;
-        setAnswer((old) => ({ key, subject, envelope: old.subject === subject ? old.envelope : null, error: asApiError(error) }));
+        if (number < kept) return;
+        setAnswer((old) => ({ key, subject, cluster, envelope: old.subject === subject ? old.envelope : null, error: asApiError(error) }));
         if (isPassing(error)) timer = setTimeout(load, RETRY_MS);
       }
     };
@@ -79,7 +94,10 @@ export function useRoute(route, params, options = {}) {
     const follow = (envelope) => {
       const again = throttled(load);
       return openStream(screen ?? '', { ...params, ...options.live }, `${envelope.boot}.${envelope.version}.${envelope.event}`, {
-        onData: keep,
+        onData: (/** @type {Envelope<T>} */ envelope) => {
+          keep(present ? merged(present, envelope, options.merge) : envelope);
+          if (options.merge && performance.now() - sentMs > AGAIN_MS) again();
+        },
         onStale: (what) => (options.isOfStates && what.volumes ? undefined : again()),
         onReload: load,
         onEvents: again,
@@ -94,13 +112,29 @@ export function useRoute(route, params, options = {}) {
   }, [key, screen, turn]);
 
   const isOld = answer.key !== key;
+  const envelope = answer.cluster === cluster ? answer.envelope : null;
   return {
-    data: answer.envelope?.data ?? null,
-    envelope: answer.envelope,
+    data: envelope?.data ?? null,
+    envelope,
     error: isOld ? null : answer.error,
     isOld,
     reload: () => setTurn((value) => value + 1),
   };
+}
+
+/** Whether an answer is of an earlier state than another one. @param {Envelope<any>} one @param {Envelope<any>} other */
+function isOlder(one, other) {
+  return one.boot === other.boot && one.version < other.version;
+}
+
+/**
+ * Returns an answer with newer data laid over it.
+ * @param {Envelope<any>} old
+ * @param {Envelope<any>} newer
+ * @param {((old: any, newer: any) => any)} [merge]
+ */
+function merged(old, newer, merge) {
+  return merge && old.data && newer.data ? { ...newer, data: merge(old.data, newer.data) } : newer;
 }
 
 /** @param {unknown} error @returns {ApiError} */
@@ -108,7 +142,7 @@ export function asApiError(error) {
   if (error instanceof Error && 'code' in error && typeof error.code === 'string') {
     return /** @type {ApiError} */ (error);
   }
-  const text = error instanceof DOMException && error.name === 'TimeoutError' ? 'no answer within 15 s' : String(error);
+  const text = error instanceof SyntaxError ? texts.notJson(error.message) : error instanceof Error ? error.message : String(error);
   return /** @type {ApiError} */ (Object.assign(new Error(text), { code: 'internal' }));
 }
 

@@ -47,7 +47,7 @@ export function duration(ms) {
   const seconds = Math.max(0, ms) / 1000;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 7200) return texts.words.minOf(Math.round(seconds / 60));
   if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86_400)} d`;
 }
@@ -78,6 +78,21 @@ export function day(ms) {
 /** @param {number|null|undefined} ms */
 export function moment(ms) {
   return ms === null || ms === undefined ? UNKNOWN : `${day(ms)} ${clock(ms)}`;
+}
+
+/**
+ * Returns the time that a text names, in ms: milliseconds, a date with or without a time, or a time of today. Null for
+ * anything else.
+ * @param {string} text
+ */
+export function timeOf(text) {
+  const given = text.trim();
+  if (/^-?\d+$/.test(given)) return Number(given);
+  const isTime = /^\d{1,2}:\d{2}/.test(given);
+  // A date without a time would be read as one of UTC.
+  const isDate = /^\d{4}-\d{2}-\d{2}$/.test(given);
+  const found = new Date(isTime ? `${day(Date.now())} ${given}` : isDate ? `${given} 00:00` : given).getTime();
+  return Number.isNaN(found) ? null : found;
 }
 
 /** Returns what happens to old records of a topic, in short. @param {Policy} policy */

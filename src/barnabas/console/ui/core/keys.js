@@ -4,7 +4,7 @@ import { atMs, go, href, setParams } from './url.js';
 import { toggleTheme } from './theme.js';
 
 /** Which layer is open over the screen. */
-export const open = signal(/** @type {'none'|'palette'|'keys'|'lab'|'menu'} */ ('none'));
+export const open = signal(/** @type {'none'|'palette'|'keys'|'lab'} */ ('none'));
 /** Set by the scrubber: goes to the event before (-1) or after (1) the shown moment. */
 export const stepper = { step: (/** @type {-1|1} */ _direction) => {} };
 
@@ -25,15 +25,21 @@ function isField(target) {
   return target instanceof HTMLElement && target.closest('input, textarea, select, [contenteditable]') !== null;
 }
 
+/** Returns whether a dialog has the keys: what lies under it must not change meanwhile. */
+function isUnderDialog() {
+  return document.querySelector('dialog[open]') !== null;
+}
+
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
     event.preventDefault();
+    if (open.value !== 'palette' && isUnderDialog()) return;
     open.value = open.value === 'palette' ? 'none' : 'palette';
     return;
   }
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isField(event.target)) return;
-  if (open.value !== 'none') return;
+  if (isUnderDialog()) return;
   const jump = performance.now() < jumpUntil ? JUMPS.get(event.key) : undefined;
   jumpUntil = 0;
   if (jump !== undefined) {
@@ -44,7 +50,7 @@ function onKey(event) {
   const acts = {
     '/': () => (open.value = 'palette'),
     '?': () => (open.value = 'keys'),
-    l: () => (open.value = 'lab'),
+    l: () => (open.value = open.value === 'lab' ? 'none' : 'lab'),
     t: toggleTheme,
     n: () => atMs() !== null && setParams({ at: null }),
     '[': () => stepper.step(-1),

@@ -1,7 +1,7 @@
 // The live stream: one for each visible tab. A hidden tab has none; it resumes where it was when it is seen again. If the
 // browser has many tabs, the server ends some streams at once, and this asks for their next turn after a pause.
 import { signal } from '@preact/signals';
-import { address, loadSession } from './api.js';
+import { address, loadSession, session } from './api.js';
 /** @import { Params } from './api.js' */
 /** @import { Silent } from './types.js' */
 
@@ -72,7 +72,10 @@ export function openStream(screen, params, after, handlers) {
         setState('on');
         use(event.data ? JSON.parse(event.data) : null);
       });
-    on('hello', () => {});
+    on('hello', ({ boot }) => {
+      // The console was started again, or shows another cluster: the session, its token and what it offers are others.
+      if (boot !== session.value?.boot) void loadSession().catch(() => {});
+    });
     on('status', (data) => {
       status.value = data;
     });
@@ -88,12 +91,16 @@ export function openStream(screen, params, after, handlers) {
       close();
       timer = setTimeout(() => open(turn), pause_ms);
     });
+    // The session has ended, or the console stops: the session tells which, and the stream is tried again.
     on('bye', () => {
-      close();
+      retry();
       void loadSession().catch(() => {});
     });
     from.addEventListener('error', () => {
-      if (from === source) retry();
+      if (from !== source) return;
+      // A refusal does not say why; a lost connection is not closed, but would be tried again by the browser.
+      if (from.readyState === EventSource.CLOSED) void loadSession().catch(() => {});
+      retry();
     });
   };
   const onVisibility = () => {
@@ -111,5 +118,6 @@ export function openStream(screen, params, after, handlers) {
     document.removeEventListener('visibilitychange', onVisibility);
     close();
     setState('off');
+    status.value = null;
   };
 }

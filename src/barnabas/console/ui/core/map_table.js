@@ -148,7 +148,10 @@ export class MapTable {
       const start = this.starts[places.get(topic) ?? -1];
       if (start === undefined) continue;
       for (const [partition, severity, leader, isr, replicas] of partitions) {
-        const position = start + (holes ? holes.indexOf(partition) : partition);
+        const place = holes ? holes.indexOf(partition) : partition;
+        // The topic has got partitions since the map was read.
+        if (place < 0 || place >= (this.topics.counts[places.get(topic) ?? -1] ?? 0)) continue;
+        const position = start + place;
         const key = replicas.join();
         if (!numbers.has(key)) numbers.set(key, assignments.push(replicas) - 1);
         this.assignment[position] = numbers.get(key) ?? 0;

@@ -1,7 +1,9 @@
 // The plan of moves that is open in this tab: proposed, taken from a question, or read from a file; not begun by itself.
 import { signal } from '@preact/signals';
+import { texts } from './texts.js';
 
 const KEY = 'barnabas-plan';
+const LINES_MAX = 50;
 /** The word for a log directory that the broker chooses. */
 const ANY = 'any';
 
@@ -22,8 +24,12 @@ export const plan = signal(kept());
 /** @param {Plan|null} value */
 export function setPlan(value) {
   plan.value = value;
-  if (value === null) window.sessionStorage.removeItem(KEY);
-  else window.sessionStorage.setItem(KEY, JSON.stringify(value));
+  try {
+    if (value === null) window.sessionStorage.removeItem(KEY);
+    else window.sessionStorage.setItem(KEY, JSON.stringify(value));
+  } catch {
+    // Too large for the browser, or not allowed: it lasts until the page is closed.
+  }
 }
 
 /**
@@ -34,13 +40,13 @@ export function setPlan(value) {
 export function parsePlan(text) {
   const found = JSON.parse(text);
   const rows = found?.partitions;
-  if (!Array.isArray(rows) || rows.length === 0) throw new Error('There are no partitions in it.');
+  if (!Array.isArray(rows) || rows.length === 0) throw new Error(texts.planCore.thereAreNoPartitionsIn);
   return rows.map((each) => {
     const isRight = typeof each?.topic === 'string' && Number.isInteger(each?.partition) && Array.isArray(each?.replicas);
-    if (!isRight) throw new Error('A partition has a topic, a number and replicas.');
+    if (!isRight) throw new Error(texts.planCore.aPartitionHasATopic);
     const paths = each.log_dirs ?? each.replicas.map(() => ANY);
     const fits = Array.isArray(paths) && paths.length === each.replicas.length && paths.every((/** @type {any} */ path) => typeof path === 'string' && path !== '');
-    if (!fits) throw new Error(`${each.topic}-${each.partition}: log_dirs is not a path, or any, for each replica.`);
+    if (!fits) throw new Error(texts.planCore.logDirsIsNotA(each.topic, each.partition));
     return { topic: each.topic, partition: each.partition, replicas: each.replicas.map(Number), log_dirs: paths };
   });
 }
@@ -52,7 +58,12 @@ export function planRow({ topic, partition, replicas, log_dirs }) {
 
 /** Returns the directories that a row names, with their brokers. @param {PlanRow} row @param {(path: string) => string} [shown] */
 export function directoriesOf(row, shown = (path) => path) {
-  return (row.log_dirs ?? []).flatMap((path, place) => (path === ANY ? [] : [`broker ${row.replicas[place]}: ${shown(path)}`]));
+  return (row.log_dirs ?? []).flatMap((path, place) => (path === ANY ? [] : [texts.words.brokerOf(row.replicas[place], shown(path))]));
+}
+
+/** Returns the first lines of what a plan does, and how many more there are. @param {string[]} lines */
+export function shortened(lines) {
+  return lines.length <= LINES_MAX ? lines : [...lines.slice(0, LINES_MAX), texts.more(lines.length - LINES_MAX)];
 }
 
 /** @param {PlanRow[]} rows */

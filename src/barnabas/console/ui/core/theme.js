@@ -4,9 +4,18 @@ import { signal } from '@preact/signals';
 const KEY = 'barnabas-theme';
 const system = window.matchMedia('(prefers-color-scheme: dark)');
 
+/** Returns the theme that was chosen here; null for none, and where the browser keeps nothing. */
+function kept() {
+  try {
+    return window.localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
 /** @returns {'light'|'dark'} */
 function initial() {
-  const chosen = window.localStorage.getItem(KEY);
+  const chosen = kept();
   if (chosen === 'light' || chosen === 'dark') return chosen;
   return system.matches ? 'dark' : 'light';
 }
@@ -21,15 +30,19 @@ function apply() {
 export function startTheme() {
   apply();
   system.addEventListener('change', () => {
-    if (window.localStorage.getItem(KEY) === null) setTheme(system.matches ? 'dark' : 'light', false);
+    if (kept() === null) setTheme(system.matches ? 'dark' : 'light', false);
   });
 }
 
 /** @param {'light'|'dark'} value */
 export function setTheme(value, isKept = true) {
   theme.value = value;
-  if (isKept) window.localStorage.setItem(KEY, value);
   apply();
+  try {
+    if (isKept) window.localStorage.setItem(KEY, value);
+  } catch {
+    // It lasts until the page is closed.
+  }
 }
 
 export function toggleTheme() {

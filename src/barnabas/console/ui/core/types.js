@@ -41,7 +41,7 @@
 /** @typedef {{name: string, value: string|null, origin: string, is_sensitive: boolean, is_read_only: boolean,
  *   type: string|null, doc: string|null, default: string|null}} Config */
 /** @typedef {{topic: string, topic_id: string|null, is_internal: boolean, replication: number, min_isr: number|null,
- *   severity: Severity, partitions: Partition[], total?: number, groups: {group: string, lag: number|null,
+ *   severity: Severity, partitions: Partition[], total: number, size_bytes: number|null, messages: number|null, groups: {group: string, lag: number|null,
  *   members: number|null}[]|null, configs: Config[]|null, configs_problem: string|null}} Topic */
 /** @typedef {{time_ms: number, leader: number, leader_epoch: number|null, isr: number[], replicas: number[]|null,
  *   cause: string|null, codes?: string[]}} Lane */
@@ -62,7 +62,7 @@
  *   last_fetch_ms: number|null, last_caught_up_ms: number|null}} Voter */
 /** @typedef {{kind: string, leader: number, leader_epoch: number|null, high_watermark: number|null, voters: Voter[],
  *   observers: Voter[], problem: string|null}} Quorum */
-/** @typedef {{events: Event[], total: number, oldest_ms: number|null, is_cut: boolean, kinds: Record<string, number>,
+/** @typedef {{events: Event[], total: number, oldest_ms: number|null, is_cut: boolean, kinds: Record<string, number>, causes: Record<string, number>,
  *   minutes: [number, number, number][]}} Timeline */
 /** @typedef {{first_ms: number, last_ms: number, recording: boolean, problem: string|null,
  *   minutes: [number, number, number][]}} History */
@@ -78,7 +78,7 @@
  *   is_masked?: boolean, problem?: string|null}} Value */
 /** @typedef {{partition: number, offset: number, time_ms: number|null, time_type: string, key: Value|null,
  *   value: Value|null, headers: {name: string, value: Value|null}[], size: number}} RecordRow */
-/** @typedef {{records: RecordRow[], searched: {records: number, bytes: number, skipped: number, ms: number, filter_failures: number},
+/** @typedef {{records: RecordRow[], searched: {records: number, bytes: number, skipped: number, left: number, ms: number, filter_failures: number},
  *   is_complete: boolean, stopped: string|null, next?: Record<string, number>|null, before?: Record<string, number>|null,
  *   filter_failure: string|null,
  *   problems: {partition: number, text: string}[]}} Messages */

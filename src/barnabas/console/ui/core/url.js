@@ -13,7 +13,7 @@ function read() {
 /** The present address. */
 export const place = signal(read());
 /** The parameters that stay when the screen changes. */
-const KEPT = ['cluster', 'at', 'dev'];
+const KEPT = ['cluster', 'at'];
 
 /**
  * Returns the address of a screen, at the same cluster and moment.

@@ -6,6 +6,9 @@ import { texts } from '../core/texts.js';
 import { Dialog } from './dialog.js';
 import { say } from './toasts.js';
 
+/** The rows of a preview that a dialog shows. */
+const PREVIEW_MAX = 30;
+
 /** @typedef {{subject: string, ok: boolean, text: string}} Result */
 /** @typedef {{name: string, title: string, value?: string|number, type?: string, choices?: [string, string][], hint?: string, rows?: number}} Field */
 
@@ -33,7 +36,7 @@ export function ActionDialog({ title, verb, fields, onClose, act, isDanger = fal
         const isWhole = all.every((each) => each.ok);
         onDone?.(all);
         if (isWhole) {
-          say(answer.text ?? 'Done');
+          say(answer.text ?? texts.actionDialog.done);
           onClose();
         } else {
           setResults(all);
@@ -50,7 +53,7 @@ export function ActionDialog({ title, verb, fields, onClose, act, isDanger = fal
   if (isPartial) {
     return html`<${Dialog} title=${title} onClose=${onClose}>
       <div class="plan" role="status" tabindex="0"><h3>${texts.manyTopics.did}</h3><${Results} rows=${results} /></div>
-      <div class="form-buttons"><button class="primary" onClick=${onClose}>Close</button></div><//>`;
+      <div class="form-buttons"><button class="primary" onClick=${onClose}>${texts.words.close}</button></div><//>`;
   }
   const set = (/** @type {string} */ name, /** @type {string} */ value) => {
     setValues((old) => ({ ...old, [name]: value }));
@@ -75,13 +78,14 @@ export function ActionDialog({ title, verb, fields, onClose, act, isDanger = fal
       )}
       ${problem && html`<p class="problem" role="alert">${problem}</p>`}
       ${results.length > 0 && html`<div class="plan" tabindex="0" role="region" aria-label=${texts.manyTopics.notDone}><${Results} rows=${results} /></div>`}
-      ${plan && html`<div class="plan" role="status" tabindex="0"><h3>What it will do</h3>
+      ${plan && html`<div class="plan" role="status" tabindex="0"><h3>${texts.actionDialog.whatItWillDo}</h3>
         <ul>${(plan.plan ?? []).map((/** @type {string} */ line) => html`<li key=${line}>${line}</li>`)}
-          ${(plan.preview ?? []).slice(0, 30).map((/** @type {any} */ row) => html`<li key=${`${row.topic}-${row.partition}`}>${row.topic}-${row.partition}: ${row.before ?? 'none'} → ${row.after}</li>`)}
+          ${(plan.preview ?? []).slice(0, PREVIEW_MAX).map((/** @type {any} */ row) => html`<li key=${`${row.topic}-${row.partition}`}>${row.topic}-${row.partition}: ${row.before ?? 'none'} → ${row.after}</li>`)}
+          ${(plan.preview ?? []).length > PREVIEW_MAX && html`<li>${texts.more((plan.preview ?? []).length - PREVIEW_MAX)}</li>`}
           ${(plan.warnings ?? []).map((/** @type {string} */ line) => html`<li key=${line} class="bad">${line}</li>`)}</ul>
         ${plan.results && html`<${Results} rows=${plan.results} />`}</div>`}
-      <div class="form-buttons"><button type="button" onClick=${onClose}>Cancel</button>
-        <button class=${isDanger && plan ? 'danger' : 'primary'} disabled=${isBusy}>${isBusy ? '…' : plan ? verb : 'Show what it does'}</button></div>
+      <div class="form-buttons"><button type="button" onClick=${onClose}>${texts.words.cancel}</button>
+        <button class=${isDanger && plan ? 'danger' : 'primary'} disabled=${isBusy}>${isBusy ? '…' : plan ? verb : texts.actionDialog.showWhatItDoes}</button></div>
     </form>
   <//>`;
 }
@@ -91,6 +95,6 @@ function Results({ rows }) {
   const order = [...rows.filter((each) => !each.ok), ...rows.filter((each) => each.ok)];
   return html`<ul class="results">${order.map(
     (each) => html`<li key=${each.subject} data-ok=${each.ok} class=${each.ok ? '' : 'bad'}><strong class="wrap">${each.subject}</strong>${' '}
-      ${each.ok ? each.text || html`<span class="muted">done</span>` : `${texts.manyTopics.notDone}: ${each.text}`}</li>`,
+      ${each.ok ? each.text || html`<span class="muted">${texts.actionDialog.doneLower}</span>` : `${texts.manyTopics.notDone}: ${each.text}`}</li>`,
   )}</ul>`;
 }

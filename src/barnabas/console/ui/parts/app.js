@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { incidentEnd, session } from '../core/api.js';
+import { incidentEnd, loadSession, session, shownCluster } from '../core/api.js';
 import { open } from '../core/keys.js';
 import { texts } from '../core/texts.js';
 import { atMs, changed, go, href, place } from '../core/url.js';
@@ -31,8 +31,8 @@ import { Settings } from '../screens/settings.js';
 import { Login } from '../screens/login.js';
 import { NotFound } from '../screens/not_found.js';
 
-/** Whether the console did not answer at the start. */
-export const startFailed = signal(false);
+/** Why the page has no session yet; empty while it is asked for. */
+export const startProblem = signal('');
 
 /** @typedef {keyof typeof texts.screens} ScreenName */
 /** @type {Map<string, {name: ScreenName, view: any, nav?: ScreenName}>} */
@@ -83,7 +83,7 @@ export function App() {
   const screen = SCREENS.get(path);
   const heading = useRef(/** @type {HTMLElement|null} */ (null));
   const isFirst = useRef(true);
-  const title = screen ? texts.screens[screen.name] : 'Not found';
+  const title = screen ? texts.screens[screen.name] : texts.app.notFound;
   const subject = subjectOf(place.value.params, path);
 
   useEffect(() => {
@@ -101,8 +101,16 @@ export function App() {
     if (isWithoutMoment) go(changed({ at: end }), { replace: true });
   }, [isWithoutMoment, end]);
 
+  // What the server offers is another thing for each cluster.
+  const wanted = mine?.user ? shownCluster() : '';
+  useEffect(() => {
+    if (wanted && session.value?.cluster !== wanted) void loadSession().catch(() => {});
+  }, [wanted]);
+
   if (!mine || isWithoutMoment) {
-    return html`<main class="start" aria-busy="true"><p class="empty" role="status">${startFailed.value ? texts.consoleSilent : `${texts.waiting.console} …`}</p></main>`;
+    const problem = startProblem.value;
+    return html`<main class="start" aria-busy=${!problem}><p class="empty" role="status">${problem || `${texts.waiting.console} …`}</p>
+      ${problem && problem !== texts.consoleSilent && html`<p><a href="/" target="_self">${texts.firstCluster}</a></p>`}</main>`;
   }
   if (mine.is_login_needed && !mine.user) return html`<${Login} />`;
   const isShort = path === '/map' || path === '/topics' || path === '/groups';
@@ -113,7 +121,7 @@ export function App() {
     }}>${texts.skip}</a>
     <${Bar} />
     <div class=${open.value === 'lab' ? 'frame with-drawer' : 'frame'}>
-      <nav class="screens" aria-label="Screens">
+      <nav class="screens" aria-label=${texts.app.screens}>
         ${NAV.map(([name, to]) => {
           const isHere = (screen?.nav ?? screen?.name) === name;
           return html`<a key=${name} href=${href(to)} aria-current=${isHere ? 'page' : undefined}>

@@ -22,7 +22,7 @@ const NOBODY = '-';
 export function AssignmentOf({ group }) {
   const key = JSON.stringify([group.members, group.partitions, group.assigned]);
   const assignment = useMemo(() => assignmentOf(group), [key]);
-  if (group.members.length === 0) return html`<p class="empty">${texts.empty.members}</p>`;
+  if (group.members.length === 0) return html`<p class="empty">${group.problem ?? texts.empty.members}</p>`;
   return html`${assignment.cells.length > 0 && html`<${Picture} assignment=${assignment} />`}
     <${Readers} assignment=${assignment} />`;
 }
@@ -70,7 +70,7 @@ function Picture({ assignment }) {
   const shown = assignment.cells[cursor ?? pointed ?? -1];
   return html`<div class="assignment" ref=${box} style=${{ height: `${height + 2}px` }} onScroll=${() => setTop(box.current?.scrollTop ?? 0)}>
       <div style=${{ height: `${layout.height}px` }}>
-        <canvas ref=${canvas} class="map-canvas" tabindex="0" role="application" aria-roledescription="assignment" aria-label=${texts.assignment.label}
+        <canvas ref=${canvas} class="map-canvas" tabindex="0" role="application" aria-roledescription=${texts.assignmentPart.assignment} aria-label=${texts.assignment.label}
           aria-describedby="assignment-spoken" style=${{ height: `${height}px` }} onKeyDown=${onKeyDown} onBlur=${() => setCursor(null)}
           onClick=${(/** @type {MouseEvent} */ event) => open(indexAt(event))} onMouseMove=${(/** @type {MouseEvent} */ event) => setPointed(indexAt(event))}
           onMouseLeave=${() => setPointed(null)}></canvas></div></div>
@@ -86,7 +86,7 @@ function nameOf({ topic, partition }) {
 function sentence(cell) {
   const { reader, lag, committed } = cell;
   const who = reader ? texts.assignment.readBy(reader.number, reader.name, reader.host) : texts.assignment.unread;
-  const behind = committed === null ? texts.assignment.uncommitted : lag === null ? '' : texts.assignment.behind(plural(lag, 'record'));
+  const behind = committed === null ? texts.assignment.uncommitted : lag === null ? '' : texts.assignment.behind(plural(lag, texts.nouns.record));
   return `${nameOf(cell)}: ${[who, behind].filter(Boolean).join('; ')}`;
 }
 
@@ -101,11 +101,11 @@ function Readers({ assignment }) {
     onClick=${() => setParams({ member: member === keyOf(row) ? null : keyOf(row) })}>${row.number || '×'}</button>`;
   return html`<${Table} label=${texts.assignment.table} count=${rows.length} isTall=${rows.length > 40} row=${(/** @type {number} */ index) => rows[index] ?? null}
     keyOf=${keyOf} columns=${[
-      { key: 'name', title: 'Member', width: 230, cell: (/** @type {Reader} */ row) => html`${mark(row)} <span title=${row.name}>${row.number ? row.name : html`<span class="muted">${texts.assignment.nobody}</span>`}</span>` },
-      { key: 'partitions', title: 'Partitions', width: 98, align: /** @type {const} */ ('end'), cell: (/** @type {Reader} */ row) => count(row.partitions.length) },
-      { key: 'lag', title: 'Lag', width: 90, align: /** @type {const} */ ('end'), cell: (/** @type {Reader} */ row) => (row.lag === null ? html`<span class="nothing">–</span>` : count(row.lag)) },
-      { key: 'which', title: 'Which', cell: (/** @type {Reader} */ row) => html`<span title=${ranges(row.partitions)}>${ranges(row.partitions) || texts.none}</span>` },
-      { key: 'host', title: 'Host', width: 120, isWide: true, cell: (/** @type {Reader} */ row) => row.host || texts.none },
-      { key: 'id', title: 'Member id', width: 200, isWide: true, cell: (/** @type {Reader} */ row) => html`<span class="code" title=${row.member}>${row.member || texts.none}</span>` },
+      { key: 'name', title: texts.words.member, width: 230, cell: (/** @type {Reader} */ row) => html`${mark(row)} <span title=${row.name}>${row.number ? row.name : html`<span class="muted">${texts.assignment.nobody}</span>`}</span>` },
+      { key: 'partitions', title: texts.words.partitions, width: 98, align: /** @type {const} */ ('end'), cell: (/** @type {Reader} */ row) => count(row.partitions.length) },
+      { key: 'lag', title: texts.words.lag, width: 90, align: /** @type {const} */ ('end'), cell: (/** @type {Reader} */ row) => (row.lag === null ? html`<span class="nothing">–</span>` : count(row.lag)) },
+      { key: 'which', title: texts.assignmentPart.which, cell: (/** @type {Reader} */ row) => html`<span title=${ranges(row.partitions)}>${ranges(row.partitions) || texts.none}</span>` },
+      { key: 'host', title: texts.assignmentPart.host, width: 120, isWide: true, cell: (/** @type {Reader} */ row) => row.host || texts.none },
+      { key: 'id', title: texts.assignmentPart.memberId, width: 200, isWide: true, cell: (/** @type {Reader} */ row) => html`<span class="code" title=${row.member}>${row.member || texts.none}</span>` },
     ]} />`;
 }

@@ -30,10 +30,10 @@ export function State({ severity, text }) {
 
 /** @param {{id: number|null|undefined, isPreferred?: boolean}} props */
 export function BrokerLink({ id, isPreferred }) {
-  if (id === null || id === undefined || id < 0) return html`<span class="no-leader">none</span>`;
-  const title = isPreferred === false ? `Broker ${id}, which is not the preferred leader` : `Broker ${id}`;
+  if (id === null || id === undefined || id < 0) return html`<span class="no-leader">${texts.badges.none}</span>`;
+  const title = isPreferred === false ? texts.badges.brokerWhichIsNotThe(id) : texts.words.brokerOf2(id);
   return html`<a class="broker-link" href=${href('/broker', { id })} title=${title}>${id}</a>${
-    isPreferred === false ? html`<span class="not-preferred" title="not the preferred leader">≠ preferred</span>` : null
+    isPreferred === false ? html`<span class="not-preferred" title=${texts.badges.notThePreferredLeader}>${texts.badges.preferred}</span>` : null
   }`;
 }
 
@@ -56,7 +56,7 @@ export function Replicas({ partition }) {
     ${partition.replicas.map((broker) => {
       const state = replicaState(partition, broker);
       return html`<span key=${broker} class="replica" data-replica=${state}
-        title=${`Broker ${broker}: ${texts.replica[state]}`}>${broker}</span>`;
+        title=${texts.badges.brokerOf(broker, texts.replica[state])}>${broker}</span>`;
     })}
   </span>`;
 }
@@ -64,7 +64,7 @@ export function Replicas({ partition }) {
 /** @param {{brokers: number[]|null|undefined, tone?: 'bad'|'plain'}} props */
 export function BrokerList({ brokers, tone = 'plain' }) {
   if (brokers === null || brokers === undefined) {
-    return html`<span class="unknown" title="This cluster does not tell it">?</span>`;
+    return html`<span class="unknown" title=${texts.badges.thisClusterDoesNotTell}>?</span>`;
   }
   if (!brokers.length) return html`<span class="nothing">–</span>`;
   return html`<span class=${tone === 'bad' ? 'list bad' : 'list'}>${brokers.join(', ')}</span>`;

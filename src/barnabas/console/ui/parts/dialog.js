@@ -1,6 +1,7 @@
 // A dialog over the screen: the browser's own, so that the focus stays inside and Escape closes it.
 import { useEffect, useRef } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 
 /** @param {{title: string, onClose: () => void, kind?: string, children?: any}} props */
 export function Dialog({ title, onClose, kind = '', children }) {
@@ -17,7 +18,7 @@ export function Dialog({ title, onClose, kind = '', children }) {
     }}
     onClick=${(/** @type {MouseEvent} */ event) => event.target === box.current && onClose()}>
     <div class="dialog-body">
-      <div class="dialog-head"><h2>${title}</h2><button class="icon" onClick=${onClose} aria-label="Close">×</button></div>
+      <div class="dialog-head"><h2>${title}</h2><button class="icon" onClick=${onClose} aria-label=${texts.words.close}>×</button></div>
       ${children}
     </div>
   </dialog>`;

@@ -1,5 +1,6 @@
 // Events as a list: when, what, and because of what.
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { hasHistory } from '../core/api.js';
 import { atMs, changed, href } from '../core/url.js';
 import { clockMs, count, day, moment } from '../core/format.js';
@@ -19,7 +20,7 @@ export function EventList({ events, empty, hasSubject = true }) {
     return html`<li key=${each.id} class="event" data-severity=${each.severity} data-shown=${each.time_ms === shownAt}>
       <span class="event-time">${isNewDay && html`<small>${date} </small>`}${
         hasHistory()
-          ? html`<a href=${changed({ at: each.time_ms })} title=${`${moment(each.time_ms)}: show the cluster as it was then`}>${clockMs(each.time_ms)}</a>`
+          ? html`<a href=${changed({ at: each.time_ms })} title=${texts.events.showTheClusterAsIt(moment(each.time_ms))}>${clockMs(each.time_ms)}</a>`
           : clockMs(each.time_ms)
       }</span>
       <${Mark} severity=${each.severity} />
@@ -35,12 +36,12 @@ function Subject({ event }) {
   if (event.count > 1) {
     const sample = (event.sample ?? []).map((each) => `${each.topic}-${each.partition}`).join(', ');
     return html`<span title=${sample}>${event.topic ? html`<${PartitionLink} topic=${event.topic} /> ` : ''}${
-      event.subject || `${count(event.count)} partitions`
+      event.subject || texts.events.partitionsOf(count(event.count))
     }</span>`;
   }
   if (event.topic) return html`<${PartitionLink} topic=${event.topic} partition=${event.partition} />`;
   if (event.broker !== null && event.broker >= 0) {
-    return html`<a href=${href('/broker', { id: event.broker })}>broker ${event.broker}</a>`;
+    return html`<a href=${href('/broker', { id: event.broker })}>${texts.words.brokerLower} ${event.broker}</a>`;
   }
   return event.subject;
 }

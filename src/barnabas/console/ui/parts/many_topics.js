@@ -30,8 +30,8 @@ const CHANGES = {
     role: 'operator',
     route: '/api/actions/alter-configs-of-topics',
     fields: () => [
-      { name: 'name', title: 'Setting', hint: texts.manyTopics.settingHint },
-      { name: 'value', title: 'New value', hint: texts.manyTopics.valueHint },
+      { name: 'name', title: texts.words.setting, hint: texts.manyTopics.settingHint },
+      { name: 'value', title: texts.manyTopicsPart.newValue, hint: texts.manyTopics.valueHint },
     ],
     body: ({ name = '', value = '' }) => ({ set: value === '' ? {} : { [name]: value }, remove: value === '' && name ? [name] : [] }),
   },
@@ -39,7 +39,7 @@ const CHANGES = {
     ...texts.manyTopics.partitions,
     role: 'operator',
     route: '/api/actions/add-partitions-to-topics',
-    fields: () => [{ name: 'partitions', title: 'Partitions in total', type: 'number', value: '', hint: texts.manyTopics.partitionsHint }],
+    fields: () => [{ name: 'partitions', title: texts.words.partitionsInTotal, type: 'number', value: '', hint: texts.manyTopics.partitionsHint }],
     body: ({ partitions }) => ({ partitions: Number(partitions) }),
   },
   records: {
@@ -63,7 +63,7 @@ const CHANGES = {
 /** The line above the list while topics are chosen. @param {{chosen: Chosen}} props */
 export function ChosenBar({ chosen }) {
   return html`<div class="tools chosen-bar" role="group" aria-label=${texts.chosen.label}>
-    <strong role="status">${texts.chosen.count(plural(chosen.count, 'topic'))}</strong>
+    <strong role="status">${texts.chosen.count(plural(chosen.count, texts.nouns.topic))}</strong>
     ${Object.entries(CHANGES).map(
       ([name, { button, role }]) => can(role) && html`<button key=${name} onClick=${() => setParams({ do: name })}>${button}</button>`,
     )}
@@ -93,11 +93,11 @@ function Change({ change, chosen, filters, onDone }) {
   }, []);
   const close = () => setParams({ do: null }, { replace: true });
   const count = names?.length ?? chosen.count;
-  const title = change.title(plural(count, 'topic'));
+  const title = change.title(plural(count, texts.nouns.topic));
   if (!names || count > TOPICS_MAX) {
-    const text = problem || (names ? texts.manyTopics.tooMany(plural(TOPICS_MAX, 'topic')) : texts.manyTopics.waiting);
+    const text = problem || (names ? texts.manyTopics.tooMany(plural(TOPICS_MAX, texts.nouns.topic)) : texts.manyTopics.waiting);
     return html`<${Dialog} title=${title} onClose=${close}><p role="status">${text}</p>
-      <div class="form-buttons"><button onClick=${close}>Close</button></div><//>`;
+      <div class="form-buttons"><button onClick=${close}>${texts.words.close}</button></div><//>`;
   }
   const more = count > NAMED ? texts.manyTopics.more(count - NAMED) : '';
   return html`<${ActionDialog} title=${title} verb=${change.verb} isDanger=${change.isDanger ?? false} onClose=${close} fields=${change.fields(count)}

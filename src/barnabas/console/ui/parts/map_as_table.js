@@ -33,23 +33,23 @@ export function MapTableView({ table, drawn, groups }) {
   const wanted = param('state');
   const text = (param('q') ?? '').toLowerCase();
   const shown = useMemo(() => chosen(table, groups, wanted, text), [table, drawn, groups, wanted, text]);
-  const title = groups ? texts.map.inGroups : 'Partitions that are not well';
+  const title = groups ? texts.map.inGroups : texts.mapAsTable.partitionsThatAreNotWell;
   return html`<div class="stack">
-    <${Table} label="Replicas by broker" count=${brokers.length} row=${(/** @type {number} */ index) => brokers[index] ?? null} keyOf=${(/** @type {any} */ row) => String(row.broker)}
+    <${Table} label=${texts.mapAsTable.replicasByBroker} count=${brokers.length} row=${(/** @type {number} */ index) => brokers[index] ?? null} keyOf=${(/** @type {any} */ row) => String(row.broker)}
       columns=${[
-        { key: 'broker', title: 'Broker', width: 110, cell: (/** @type {any} */ row) => html`<a href=${href('/broker', { id: row.broker })}>Broker ${row.broker}</a>` },
-        { key: 'rack', title: 'Rack', width: 110, cell: (/** @type {any} */ row) => row.rack ?? '–' },
+        { key: 'broker', title: texts.words.broker, width: 110, cell: (/** @type {any} */ row) => html`<a href=${href('/broker', { id: row.broker })}>${texts.words.broker} ${row.broker}</a>` },
+        { key: 'rack', title: texts.words.rack2, width: 110, cell: (/** @type {any} */ row) => row.rack ?? '–' },
         ...STATES.map((state, index) => ({ key: state, title: texts.replica[state], width: 104, align: /** @type {const} */ ('end'), cell: (/** @type {any} */ row) => count(row.sums[index]) })),
       ]} />
     ${groups && html`<${GroupsTable} table=${table} groups=${groups} drawn=${drawn} />`}
     <${Table} label=${title} isTall count=${shown.length} row=${(/** @type {number} */ index) => rowOf(table, groups, shown[index])} keyOf=${(/** @type {any} */ row) => `${row.topic}-${row.partition}`}
       empty=${groups || wanted || text ? texts.empty.partitions : texts.empty.worst} columns=${[
-        { key: 'name', title: 'Partition', cell: (/** @type {any} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
-        ...(groups?.by === 'leader' ? [{ key: 'group', title: 'Group', width: 150, isWide: true, cell: (/** @type {any} */ row) => row.group }] : []),
-        { key: 'state', title: 'State', width: 160, cell: (/** @type {any} */ row) => html`<${State} severity=${row.severity} />` },
-        { key: 'leader', title: 'Leader', width: 90, cell: (/** @type {any} */ row) => html`<${BrokerLink} id=${row.leader} />` },
-        { key: 'replicas', title: 'Replicas', width: 120, cell: (/** @type {any} */ row) => html`<${BrokerList} brokers=${row.replicas} />` },
-        { key: 'isr', title: 'ISR', width: 120, cell: (/** @type {any} */ row) => html`<${BrokerList} brokers=${row.isr} />` },
+        { key: 'name', title: texts.words.partition, cell: (/** @type {any} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
+        ...(groups?.by === 'leader' ? [{ key: 'group', title: texts.words.group, width: 150, isWide: true, cell: (/** @type {any} */ row) => row.group }] : []),
+        { key: 'state', title: texts.words.state, width: 160, cell: (/** @type {any} */ row) => html`<${State} severity=${row.severity} />` },
+        { key: 'leader', title: texts.words.leader, width: 90, cell: (/** @type {any} */ row) => html`<${BrokerLink} id=${row.leader} />` },
+        { key: 'replicas', title: texts.words.replicas, width: 120, cell: (/** @type {any} */ row) => html`<${BrokerList} brokers=${row.replicas} />` },
+        { key: 'isr', title: texts.words.isr, width: 120, cell: (/** @type {any} */ row) => html`<${BrokerList} brokers=${row.isr} />` },
       ]} /></div>`;
 }
 
@@ -66,8 +66,8 @@ function GroupsTable({ table, groups, drawn }) {
   }, [groups, drawn]);
   return html`<${Table} label=${texts.map.groups} isTall=${rows.length > 20} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${(/** @type {any} */ row) => row.group.name}
     columns=${[
-      { key: 'name', title: 'Group', cell: (/** @type {any} */ row) => nameOf(row.group) },
-      { key: 'partitions', title: 'Partitions', width: 104, align: /** @type {const} */ ('end'), cell: (/** @type {any} */ row) => count(row.group.partitions) },
+      { key: 'name', title: texts.words.group, cell: (/** @type {any} */ row) => nameOf(row.group) },
+      { key: 'partitions', title: texts.words.partitions, width: 104, align: /** @type {const} */ ('end'), cell: (/** @type {any} */ row) => count(row.group.partitions) },
       ...RANK.map((severity, index) => ({ key: severity, title: texts.severity[severity], width: 140, isWide: true, align: /** @type {const} */ ('end'), cell: (/** @type {any} */ row) => count(row.sums[index]) })),
     ]} />`;
 }

@@ -1,6 +1,7 @@
 // What the cells of the map mean, and how many there are of each.
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { count } from '../core/format.js';
 import { theme } from '../core/theme.js';
 import { lookOf } from '../pictures/map.js';
@@ -16,7 +17,7 @@ export function Legend({ table, fill, drawn }) {
   const all = useMemo(() => looks(fill), [fill, shade]);
   const sums = useMemo(() => counted(table, fill, all.length), [table, fill, drawn, all.length]);
   const isScale = fill === 'size' || fill === 'lag';
-  return html`<ul class="legend map-legend" aria-label="Cells by what they show">${all.map((look, index) =>
+  return html`<ul class="legend map-legend" aria-label=${texts.mapLegend.cellsByWhatTheyShow}>${all.map((look, index) =>
     isScale && !sums[index] ? null : html`<li key=${`${look.name} ${index}`} data-look=${look.name} data-count=${sums[index]}><${Swatch} look=${look} shade=${shade} />
       <span>${isScale && index > 0 ? `${look.name || look.letter}` : look.name}</span> <strong>${count(sums[index] ?? 0)}</strong></li>`,
   )}</ul>`;

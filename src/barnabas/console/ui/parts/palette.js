@@ -1,11 +1,11 @@
-// The palette: a few letters lead to a topic, a group, a broker or a screen.
+// The palette: a few letters lead to a topic, a group, a broker, a screen or an action.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { can, get } from '../core/api.js';
+import { can, canAll, get, session } from '../core/api.js';
 import { open } from '../core/keys.js';
 import { toggleTheme } from '../core/theme.js';
 import { texts } from '../core/texts.js';
-import { go, href, setParams } from '../core/url.js';
+import { atMs, go, href, setParams } from '../core/url.js';
 import { Dialog } from './dialog.js';
 
 /** @typedef {{kind: string, name: string, act: () => void}} Choice */
@@ -20,17 +20,17 @@ function fixed() {
   }));
   const actions = can('operator')
     ? [
-        { kind: 'action', name: 'New topic', act: () => go(href('/topics', { do: 'create' })) },
-        { kind: 'action', name: 'Elect all preferred leaders', act: () => go(href('/brokers', { do: 'elect' })) },
+        { kind: 'action', name: texts.words.newTopic, act: () => go(href('/topics', { do: 'create' })) },
+        ...(canAll('operator') ? [{ kind: 'action', name: texts.words.electAllPreferredLeaders, act: () => go(href('/brokers', { do: 'elect' })) }] : []),
       ]
     : [];
   return [
     ...screens,
     ...actions,
-    { kind: 'action', name: 'Light or dark', act: toggleTheme },
-    { kind: 'action', name: 'Back to the present', act: () => setParams({ at: null }) },
-    { kind: 'action', name: 'Lab: stop and start brokers', act: () => (open.value = 'lab') },
-    { kind: 'action', name: 'Keys', act: () => (open.value = 'keys') },
+    { kind: 'action', name: texts.palette.lightOrDark, act: toggleTheme },
+    ...(atMs() === null ? [] : [{ kind: 'action', name: texts.words.backToThePresent, act: () => setParams({ at: null }) }]),
+    ...(session.value?.lab ? [{ kind: 'action', name: texts.palette.labStopAndStartBrokers, act: () => (open.value = 'lab') }] : []),
+    { kind: 'action', name: texts.words.keys, act: () => (open.value = 'keys') },
   ];
 }
 
@@ -47,12 +47,12 @@ export function Palette() {
     const abort = new AbortController();
     const timer = setTimeout(async () => {
       try {
-        const { data } = await get('/api/search', { q: text }, { signal: abort.signal });
+        const { data } = await get('/api/search', { q: text.trim() }, { signal: abort.signal });
         const { topics = [], groups = [], brokers = [] } = /** @type {any} */ (data ?? {});
         setFound([
           ...topics.map((/** @type {any} */ each) => ({ kind: 'topic', name: nameOf(each), act: () => go(href('/topic', { name: nameOf(each) })) })),
           ...groups.map((/** @type {any} */ each) => ({ kind: 'group', name: nameOf(each), act: () => go(href('/group', { name: nameOf(each) })) })),
-          ...brokers.map((/** @type {any} */ each) => ({ kind: 'broker', name: `Broker ${nameOf(each)}`, act: () => go(href('/broker', { id: nameOf(each) })) })),
+          ...brokers.map((/** @type {any} */ each) => ({ kind: 'broker', name: texts.words.brokerOf2(nameOf(each)), act: () => go(href('/broker', { id: nameOf(each) })) })),
         ]);
       } catch {
         if (!abort.signal.aborted) setFound([]);
@@ -65,7 +65,7 @@ export function Palette() {
   }, [text]);
 
   const needle = text.trim().toLowerCase();
-  const choices = [...local.filter((each) => each.name.toLowerCase().includes(needle)), ...(needle ? found : [])];
+  const choices = [...local.filter((each) => each.name.toLowerCase().includes(needle)), ...(needle ? found.filter((each) => each.name.toLowerCase().includes(needle)) : [])];
   const index = Math.min(picked, choices.length - 1);
   const close = () => (open.value = 'none');
   const take = (/** @type {Choice|undefined} */ choice) => {
@@ -80,21 +80,21 @@ export function Palette() {
     else return;
     event.preventDefault();
   };
-  return html`<${Dialog} title="Go to" kind="palette" onClose=${close}>
+  return html`<${Dialog} title=${texts.palette.goTo} kind="palette" onClose=${close}>
     <input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list" aria-autocomplete="list" autofocus
-      aria-activedescendant=${index >= 0 ? `palette-${index}` : undefined} aria-label="Topic, group, broker or screen"
-      placeholder="Topic, group, broker or screen" value=${text} onKeyDown=${onKeyDown} spellcheck=${false}
+      aria-activedescendant=${index >= 0 ? `palette-${index}` : undefined} aria-label=${texts.palette.topicGroupBrokerScreenOr}
+      placeholder=${texts.palette.topicGroupBrokerScreenOr} value=${text} onKeyDown=${onKeyDown} spellcheck=${false}
       onInput=${(/** @type {any} */ event) => {
         setText(event.currentTarget.value);
         setPicked(0);
       }} />
-    <ul id="palette-list" role="listbox" aria-label="Found">${choices.map(
+    <ul id="palette-list" role="listbox" aria-label=${texts.palette.found}>${choices.map(
       (each, place) => html`<li key=${`${each.kind} ${each.name}`} id=${`palette-${place}`} role="option" aria-selected=${place === index}
         onMouseDown=${(/** @type {Event} */ event) => {
           event.preventDefault();
           take(each);
         }}><span class="palette-name">${each.name}</span><span class="palette-kind">${each.kind}</span></li>`,
     )}</ul>
-    ${choices.length === 0 && html`<p class="empty">Nothing has such a name.</p>`}
+    ${choices.length === 0 && html`<p class="empty">${texts.palette.nothingHasSuchAName}</p>`}
   <//>`;
 }

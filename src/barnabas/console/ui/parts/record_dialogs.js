@@ -1,10 +1,11 @@
 // The dialogs that write records: a new one, and copies of many.
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { post } from '../core/api.js';
 import { ActionDialog } from './action_dialog.js';
 
 /** @type {[string, string][]} */
-const FORMS = [['text', 'text'], ['json', 'JSON'], ['hex', 'hexadecimal bytes'], ['null', 'null']];
+const FORMS = [['text', 'text'], ['json', texts.words.json], ['hex', texts.recordDialogs.hexadecimalBytes], ['null', 'null']];
 
 /** @param {string} kind @param {string} text */
 function content(kind, text) {
@@ -21,14 +22,14 @@ function headers(text) {
 
 /** @param {{topic: string, onClose: () => void, onDone: () => void}} props */
 export function WriteRecord({ topic, onClose, onDone }) {
-  return html`<${ActionDialog} title=${`Write a record to ${topic}`} verb="Write" onClose=${onClose} onDone=${onDone}
+  return html`<${ActionDialog} title=${texts.recordDialogs.writeARecordTo(topic)} verb=${texts.words.write} onClose=${onClose} onDone=${onDone}
     fields=${[
-      { name: 'partition', title: 'Partition', type: 'number', hint: 'Empty: by the key, as clients choose it' },
-      { name: 'keyForm', title: 'The key is', choices: [FORMS[0], FORMS[2], FORMS[3]], value: 'text' },
-      { name: 'key', title: 'Key' },
-      { name: 'valueForm', title: 'The value is', choices: FORMS, value: 'text' },
-      { name: 'value', title: 'Value', rows: 5 },
-      { name: 'headers', title: 'Headers', rows: 2, hint: 'One on each line, name: value' },
+      { name: 'partition', title: texts.words.partition, type: 'number', hint: texts.recordDialogs.emptyByTheKeyAs },
+      { name: 'keyForm', title: texts.recordDialogs.theKeyIs, choices: [FORMS[0], FORMS[2], FORMS[3]], value: 'text' },
+      { name: 'key', title: texts.words.key },
+      { name: 'valueForm', title: texts.recordDialogs.theValueIs, choices: FORMS, value: 'text' },
+      { name: 'value', title: texts.words.value, rows: 5 },
+      { name: 'headers', title: texts.recordDialogs.headers, rows: 2, hint: texts.recordDialogs.oneOnEachLineName },
     ]}
     act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
       post('/api/actions/produce', {
@@ -43,12 +44,12 @@ export function WriteRecord({ topic, onClose, onDone }) {
 
 /** @param {{asked: Record<string, string|null>, onClose: () => void}} props */
 export function CopyRecords({ asked, onClose }) {
-  const question = [asked.filter && `that match ${asked.filter}`, asked.q && `that contain “${asked.q}”`].filter(Boolean).join(' and ');
-  return html`<${ActionDialog} title=${`Copy records of ${asked.topic}`} verb="Copy" onClose=${onClose}
-    lead=${`The records ${question || 'of the whole topic'}, with their keys, values, headers and times.`}
+  const question = [asked.filter && texts.recordDialogs.thatMatchOf(asked.filter), asked.q && texts.recordDialogs.thatContainOf(asked.q)].filter(Boolean).join(' and ');
+  return html`<${ActionDialog} title=${texts.recordDialogs.copyRecordsOf(asked.topic)} verb=${texts.words.copy} onClose=${onClose}
+    lead=${texts.recordDialogs.theRecordsWithTheirKeys(question || texts.recordDialogs.ofTheWholeTopic)}
     fields=${[
-      { name: 'to', title: 'Into the topic' },
-      { name: 'limit', title: 'At most', type: 'number', value: 1000, hint: 'Up to 10,000 at once' },
+      { name: 'to', title: texts.words.intoTheTopic },
+      { name: 'limit', title: texts.recordDialogs.atMost, type: 'number', value: 1000, hint: texts.recordDialogs.upToAtOnce },
     ]}
     act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
       post('/api/actions/copy-records', {

@@ -1,7 +1,7 @@
 // The scrubber under every screen: it sets the moment that all screens show.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get, hasHistory } from '../core/api.js';
+import { get, hasHistory, loadSession, session } from '../core/api.js';
 import { clocks, serverNow, useNow } from '../core/data.js';
 import { stepper } from '../core/keys.js';
 import { atMs, param, place, setParams } from '../core/url.js';
@@ -23,11 +23,14 @@ const WINDOWS = /** @type {const} */ ([
 ]);
 const LOOK_MS = 3_000;
 const EVENTS_MAX = 400;
+/** The height of the line under minutes in which partitions were under min ISR or offline. */
+const FOOT = 3;
 
 export function Scrubber() {
   const at = atMs();
   const now = useNow(1000) + clocks.value.ahead;
   const [history, setHistory] = useState(/** @type {History|null} */ (null));
+  const [isAsked, setAsked] = useState(false);
   const [events, setEvents] = useState(/** @type {ClusterEvent[]} */ ([]));
   const asked = Number(param('window'));
   const span = WINDOWS.find(([ms]) => ms === asked)?.[0] ?? fitting(history, now);
@@ -45,17 +48,22 @@ export function Scrubber() {
       const options = { signal: abort.signal };
       try {
         const [told, line] = await Promise.all([
-          get('/api/history', {}, options),
+          get('/api/history', { from: Math.round(until - span) }, options),
           get('/api/timeline', { from: Math.round(until - span), to: Math.round(until), limit: EVENTS_MAX }, options),
         ]);
-        setHistory(/** @type {History|null} */ (told.data));
+        const known = /** @type {History|null} */ (told.data);
+        setHistory(known);
+        setAsked(true);
+        // The recording has begun after the page.
+        if (known?.first_ms && !session.value?.history) void loadSession().catch(() => {});
         setEvents(/** @type {any} */ (line.data)?.events ?? []);
       } catch {
         // The screens say that the console does not answer.
       }
     };
     void look();
-    const timer = setInterval(look, isPast ? 10 * LOOK_MS : LOOK_MS);
+    // What is new is less than a bar of a long span.
+    const timer = setInterval(look, isPast || span > 6 * 60 * MINUTE ? 10 * LOOK_MS : LOOK_MS);
     return () => {
       abort.abort();
       clearInterval(timer);
@@ -69,29 +77,29 @@ export function Scrubber() {
     if (target !== undefined) setParams({ at: target });
     else if (direction > 0) setParams({ at: null });
   };
-  if (!history) {
-    if (hasHistory()) return html`<footer class="scrubber" aria-label="Time"></footer>`;
-    return html`<footer class="scrubber off" aria-label="Time"><p>${texts.waiting.noHistory}</p></footer>`;
+  if (!history?.first_ms) {
+    if (hasHistory()) return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${isAsked ? (history?.problem ?? texts.scrubber.notBegun) : ''}</p></footer>`;
+    return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${texts.waiting.noHistory}</p></footer>`;
   }
-  return html`<footer class="scrubber" aria-label="Time">
+  return html`<footer class="scrubber" aria-label=${texts.words.time}>
     <div class="scrubber-buttons">
-      <button class="icon" onClick=${() => stepper.step(-1)} aria-label="The event before" title="The event before ([)">‹</button>
-      <button class="icon" onClick=${() => stepper.step(1)} aria-label="The event after" title="The event after (])">›</button>
+      <button class="icon" onClick=${() => stepper.step(-1)} aria-label=${texts.scrubberPart.theEventBefore} title=${texts.scrubberPart.theEventBefore2}>‹</button>
+      <button class="icon" onClick=${() => stepper.step(1)} aria-label=${texts.scrubberPart.theEventAfter} title=${texts.scrubberPart.theEventAfter2}>›</button>
       <button class="now" aria-pressed=${!isPast} onClick=${() => setParams({ at: null })} title=${`${texts.backToLive} (n)`}>
-        <span class="dot" aria-hidden="true"></span>Now</button>
+        <span class="dot" aria-hidden="true"></span>${texts.scrubberPart.now}</button>
     </div>
     <${Track} start=${start} end=${end} at=${at} events=${events} history=${history} />
-    <label class="window"><span class="spoken">Span of the time line</span>
+    <label class="window"><span class="spoken">${texts.scrubberPart.spanOfTheTimeLine}</span>
       <select value=${span} onChange=${(/** @type {any} */ event) => setParams({ window: event.currentTarget.value }, { replace: true })}>
         ${WINDOWS.map(([ms, title]) => html`<option key=${ms} value=${ms}>${title}</option>`)}
       </select></label>
-    ${history.problem && html`<p class="scrubber-problem" title=${history.problem}>not recording: ${history.problem}</p>`}
+    ${history.problem && html`<p class="scrubber-problem" title=${history.problem}>${texts.scrubberPart.notRecording} ${history.problem}</p>`}
   </footer>`;
 }
 
 /** @param {History|null} history @param {number} now */
 function fitting(history, now) {
-  const kept = history ? now - history.first_ms : 0;
+  const kept = history?.first_ms ? now - history.first_ms : 0;
   return (WINDOWS.slice(0, 5).find(([ms]) => ms >= kept) ?? WINDOWS[4])[0];
 }
 
@@ -136,10 +144,11 @@ function Track({ start, end, at, events, history }) {
   };
   const value = Math.round(at ?? end);
   const critical = events.filter((each) => each.severity === 'critical' || each.severity === 'error').length;
+  const troubled = history.minutes.filter(([minute, , partitions]) => partitions > 0 && minute + MINUTE > start && minute < end).length;
   return html`<div class="track">
-    <canvas ref=${canvas} role="slider" tabindex="0" aria-label=${`The moment that is shown; ${plural(events.length, 'event')}, ${critical} of them grave`}
+    <canvas ref=${canvas} role="slider" tabindex="0" aria-label=${texts.scrubber.label(plural(events.length, texts.nouns.event), critical, plural(troubled, texts.nouns.minute))}
       aria-valuemin=${Math.round(history.first_ms)} aria-valuemax=${Math.round(Math.max(end, value))} aria-valuenow=${value}
-      aria-valuetext=${at === null ? 'the present' : moment(at)} title="Drag to see the cluster as it was"
+      aria-valuetext=${at === null ? texts.scrubberPart.thePresent : moment(at)} title=${texts.scrubber.title}
       onPointerDown=${onPointerDown} onPointerMove=${onPointerMove} onPointerUp=${() => (isDragged.current = false)}
       onPointerCancel=${() => (isDragged.current = false)} onKeyDown=${onKeyDown} data-width=${size.width}></canvas>
   </div>`;
@@ -148,6 +157,8 @@ function Track({ start, end, at, events, history }) {
 const BINS = 200;
 
 /**
+ * Returns the events of each bar, those of them that are grave, and whether partitions were under min ISR or offline
+ * then, whether anything happened or not.
  * @param {ClusterEvent[]} events
  * @param {History} history
  * @param {number} start
@@ -156,28 +167,35 @@ const BINS = 200;
 function binned(events, history, start, end) {
   const all = new Float64Array(BINS);
   const grave = new Float64Array(BINS);
+  const isTroubled = new Uint8Array(BINS);
   const add = (/** @type {number} */ time, /** @type {number} */ count, /** @type {number} */ critical) => {
     const bin = Math.floor(((time - start) / (end - start)) * BINS);
     if (bin < 0 || bin >= BINS) return;
     all[bin] = (all[bin] ?? 0) + count;
     grave[bin] = (grave[bin] ?? 0) + critical;
   };
-  if (end - start > 2 * 3_600_000) {
-    for (const [minute, count, critical] of history.minutes) add(minute, count, critical);
-  } else {
+  const isLong = end - start > 2 * 60 * MINUTE;
+  for (const [minute, count, partitions] of history.minutes) {
+    if (isLong) add(minute, count, 0);
+    if (!partitions) continue;
+    const first = Math.floor(((minute - start) / (end - start)) * BINS);
+    const last = Math.floor(((Math.min(end, minute + MINUTE) - start) / (end - start)) * BINS);
+    isTroubled.fill(1, Math.max(0, first), Math.max(0, last, first + 1));
+  }
+  if (!isLong) {
     for (const event of events) {
       const isGrave = event.severity === 'critical' || event.severity === 'error' || event.severity === 'warning';
       add(event.time_ms, event.count || 1, isGrave ? event.count || 1 : 0);
     }
   }
-  return { all, grave };
+  return { all, grave, isTroubled };
 }
 
 /**
  * @param {CanvasRenderingContext2D} context
  * @param {number} width
  * @param {number} height
- * @param {{start: number, end: number, at: number|null, sums: {all: Float64Array, grave: Float64Array}, first: number}} what
+ * @param {{start: number, end: number, at: number|null, sums: {all: Float64Array, grave: Float64Array, isTroubled: Uint8Array}, first: number}} what
  */
 function drawTrack(context, width, height, { start, end, at, sums, first }) {
   const base = height - 14;
@@ -191,6 +209,10 @@ function drawTrack(context, width, height, { start, end, at, sums, first }) {
   const bar = width / BINS;
   for (let bin = 0; bin < BINS; bin += 1) {
     const [all, grave] = [sums.all[bin] ?? 0, sums.grave[bin] ?? 0];
+    if (sums.isTroubled[bin]) {
+      context.fillStyle = colour('critical');
+      context.fillRect(bin * bar, base - FOOT, bar + 0.5, FOOT);
+    }
     if (!all) continue;
     const high = Math.min(base - 4, 5 + Math.log2(1 + all) * 3);
     context.fillStyle = colour('event');

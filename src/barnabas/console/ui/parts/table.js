@@ -18,7 +18,7 @@ import { changed, param } from '../core/url.js';
  *   setAll: (isOn: boolean) => void, allLabel: string, label: (row: R) => string}} Choice
  */
 
-export const ROW_PX = 34;
+const ROW_PX = 34;
 const BOX_PX = 30;
 const MARGIN_ROWS = 12;
 /** The rows that are drawn before the height of the table is known: those that fit into the window. */
@@ -65,9 +65,12 @@ export function Table(props) {
     });
   };
   useLayoutEffect(measure, [count, isTall]);
+  /** The one of the last rendering: another one knows another number of rows. */
+  const measuring = useRef(measure);
+  measuring.current = measure;
   useEffect(() => {
     if (!isTall) return undefined;
-    const watcher = new ResizeObserver(measure);
+    const watcher = new ResizeObserver(() => measuring.current());
     if (box.current) watcher.observe(box.current);
     return () => watcher.disconnect();
   }, [isTall]);

@@ -1,6 +1,7 @@
 // Short messages: what an action did.
 import { signal } from '@preact/signals';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 
 const SHOWN_MS = 8_000;
 let number = 0;
@@ -21,6 +22,6 @@ function drop(id) {
 export function Toasts() {
   return html`<div class="toasts" role="status">${messages.value.map(
     (each) => html`<p key=${each.id} data-tone=${each.tone}>${each.text}
-      <button class="icon" aria-label="Close" onClick=${() => drop(each.id)}>×</button></p>`,
+      <button class="icon" aria-label=${texts.words.close} onClick=${() => drop(each.id)}>×</button></p>`,
   )}</div>`;
 }

@@ -1,20 +1,21 @@
 // The changes of topics: create, clone, elect, more partitions or replicas, delete records, recreate, delete.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { can, post } from '../core/api.js';
 import { go, href } from '../core/url.js';
 import { ActionDialog } from './action_dialog.js';
-/** @import { Topic, Config } from '../core/types.js' */
+/** @import { Topic } from '../core/types.js' */
 
 /** @param {{onClose: () => void}} props */
 export function CreateTopic({ onClose }) {
   const [name, setName] = useState('');
-  return html`<${ActionDialog} title="New topic" verb="Create" onClose=${onClose} onDone=${() => name && go(href('/topic', { name }))}
+  return html`<${ActionDialog} title=${texts.words.newTopic} verb=${texts.topicDialogs.create} onClose=${onClose} onDone=${() => name && go(href('/topic', { name }))}
     fields=${[
-      { name: 'name', title: 'Name' },
-      { name: 'partitions', title: 'Partitions', type: 'number', value: 3 },
-      { name: 'replication', title: 'Replication factor', type: 'number', value: 3 },
-      { name: 'configs', title: 'Settings', hint: 'name=value, separated by spaces; none is needed' },
+      { name: 'name', title: texts.words.name },
+      { name: 'partitions', title: texts.words.partitions, type: 'number', value: 3 },
+      { name: 'replication', title: texts.words.replicationFactor, type: 'number', value: 3 },
+      { name: 'configs', title: texts.topicDialogs.settings, hint: texts.topicDialogs.nameValueSeparatedBySpaces },
     ]}
     act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => {
       setName(values.name);
@@ -30,50 +31,65 @@ export function CreateTopic({ onClose }) {
 
 /** @typedef {'elect'|'partitions'|'clone'|'factor'|'records'|'recreate'|'delete'} ActionName */
 
-/** @param {{topic: Topic, configs: Config[]|null}} props */
+/** Returns the numbers of all partitions, also of those of a large topic that are not shown. @param {Topic} topic */
+function numbersOf({ partitions, total }) {
+  const shown = partitions.map((each) => each.partition);
+  const next = (shown.at(-1) ?? -1) + 1;
+  return [...shown, ...Array.from({ length: Math.max(0, total - shown.length) }, (_, place) => next + place)];
+}
+
+/** @param {{topic: Topic}} props */
 export function TopicActions({ topic }) {
   const [shown, setShown] = useState(/** @type {ActionName|''} */ (''));
   const name = topic.topic;
   const close = () => setShown('');
+  const numbers = numbersOf(topic);
   const off = topic.partitions.filter((each) => each.leader !== each.preferred);
-  return html`<select class="button" aria-label="Actions" value="" onChange=${(/** @type {any} */ event) => {
+  return html`<select class="button" aria-label=${texts.words.actions} value="" onChange=${(/** @type {any} */ event) => {
       setShown(event.currentTarget.value);
       event.currentTarget.value = '';
     }}>
-      <option value="">Actions …</option>
-      <option value="elect">Elect preferred leaders (${off.length})</option>
-      <option value="partitions">Add partitions</option>
-      <option value="clone">Clone</option>
-      ${can('admin') && html`<option value="factor">Change the replication factor</option><option value="records">Delete all records</option>
-        <option value="recreate">Delete and create again</option><option value="delete">Delete the topic</option>`}
+      <option value="">${texts.words.actions2}</option>
+      <option value="elect">${texts.topicDialogs.electPreferredLeadersOf(off.length)}</option>
+      <option value="partitions">${texts.topicDialogs.addPartitions}</option>
+      <option value="clone">${texts.topicDialogs.clone}</option>
+      ${can('admin') && html`<option value="factor">${texts.topicDialogs.changeTheReplicationFactor}</option><option value="records">${texts.topicDialogs.deleteRecords}</option>
+        <option value="recreate">${texts.topicDialogs.deleteAndCreateAgain}</option><option value="delete">${texts.topicDialogs.deleteTheTopic}</option>`}
     </select>
-    ${shown === 'elect' && html`<${ActionDialog} title="Elect preferred leaders" verb="Elect" onClose=${close} fields=${[
-      { name: 'kind', title: 'Election', choices: can('admin') ? [['preferred', 'preferred'], ['unclean', 'unclean: a replica out of sync can lead, records can be lost']] : [['preferred', 'preferred']] },
+    ${shown === 'elect' && html`<${ActionDialog} title=${texts.topicDialogs.electPreferredLeaders} verb=${texts.words.elect} onClose=${close} fields=${[
+      { name: 'kind', title: texts.words.election, choices: can('admin') ? [['preferred', 'preferred'], ['unclean', texts.words.uncleanAReplicaOutOfLower]] : [['preferred', 'preferred']] },
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
-      post('/api/actions/elect', { kind: values.kind, partitions: topic.partitions.map((each) => ({ topic: name, partition: each.partition })), dry_run: isDry })} />`}
-    ${shown === 'partitions' && html`<${ActionDialog} title=${`Add partitions to ${name}`} verb="Add" onClose=${close} fields=${[
-      { name: 'partitions', title: 'Partitions in total', type: 'number', value: topic.partitions.length + 1, hint: 'Keys go to other partitions after that.' },
+      post('/api/actions/elect', { kind: values.kind, partitions: numbers.map((partition) => ({ topic: name, partition })), dry_run: isDry })} />`}
+    ${shown === 'partitions' && html`<${ActionDialog} title=${texts.topicDialogs.addPartitionsTo(name)} verb=${texts.topicDialogs.add} onClose=${close} fields=${[
+      { name: 'partitions', title: texts.words.partitionsInTotal, type: 'number', value: topic.total + 1, hint: texts.topicDialogs.keysGoToOtherPartitions },
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/add-partitions', { name, partitions: Number(values.partitions), dry_run: isDry })} />`}
-    ${shown === 'clone' && html`<${ActionDialog} title=${`Clone ${name}`} verb="Create" onClose=${close}
-      lead="A topic with the same partitions, replication factor and settings. Records are not copied."
-      fields=${[{ name: 'name', title: 'Name of the new topic', value: '' }]}
+    ${shown === 'clone' && html`<${ActionDialog} title=${texts.topicDialogs.cloneOf(name)} verb=${texts.topicDialogs.create} onClose=${close}
+      lead=${texts.topicDialogs.aTopicWithTheSame}
+      fields=${[{ name: 'name', title: texts.topicDialogs.nameOfTheNewTopic, value: '' }]}
       act=${async (/** @type {any} */ values, /** @type {boolean} */ isDry) => {
         const answer = await post('/api/actions/clone-topic', { source: name, name: values.name, dry_run: isDry });
         if (!isDry) go(href('/topic', { name: values.name }));
         return answer;
       }} />`}
-    ${shown === 'factor' && html`<${ActionDialog} title=${`Replication factor of ${name}`} verb="Begin the moves" isDanger onClose=${close} onDone=${() => go(href('/moves'))}
-      fields=${[{ name: 'replication', title: 'Replicas of each partition', type: 'number', value: topic.replication }]}
+    ${shown === 'factor' && html`<${ActionDialog} title=${texts.topicDialogs.replicationFactorOf(name)} verb=${texts.words.beginTheMoves} isDanger onClose=${close} onDone=${() => go(href('/moves'))}
+      fields=${[{ name: 'replication', title: texts.topicDialogs.replicasOfEachPartition, type: 'number', value: topic.replication }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/change-replication', { topic: name, replication: Number(values.replication), dry_run: isDry })} />`}
-    ${shown === 'recreate' && html`<${ActionDialog} title=${`Delete ${name} and create it again`} verb="Delete and create" isDanger onClose=${close}
-      lead="All records and the offsets of groups are lost. Partitions, replication factor and settings stay."
-      fields=${[{ name: 'confirm', title: `Type the name of the topic to recreate it: ${name}` }]}
+    ${shown === 'recreate' && html`<${ActionDialog} title=${texts.topicDialogs.deleteAndCreateItAgain(name)} verb=${texts.topicDialogs.deleteAndCreate} isDanger onClose=${close}
+      lead=${texts.topicDialogs.allRecordsAndTheOffsets}
+      fields=${[{ name: 'confirm', title: texts.topicDialogs.typeTheNameOfThe(name) }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/recreate-topic', { name, confirm: values.confirm, dry_run: isDry })} />`}
-    ${shown === 'records' && html`<${ActionDialog} title=${`Delete all records of ${name}`} verb="Delete the records" isDanger onClose=${close} fields=${[]}
-      lead="Every record up to the high watermark is deleted from every partition. That cannot be undone."
-      act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) =>
-        post('/api/actions/delete-records', { topic: name, partitions: Object.fromEntries(topic.partitions.map((each) => [each.partition, -1])), dry_run: isDry })} />`}
-    ${shown === 'delete' && html`<${ActionDialog} title=${`Delete ${name}`} verb="Delete the topic" isDanger onClose=${close} onDone=${() => go(href('/topics'))}
-      fields=${[{ name: 'confirm', title: `Type the name of the topic to delete it: ${name}` }]}
+    ${shown === 'records' && html`<${ActionDialog} title=${texts.words.deleteRecordsOf(name)} verb=${texts.words.deleteTheRecords} isDanger onClose=${close}
+      lead=${texts.topicDialogs.theOldestRecordsAreDeleted}
+      fields=${[
+        { name: 'partition', title: texts.topicDialogs.ofThePartition, choices: [['', texts.topicDialogs.everyPartition], ...numbers.map((each) => [String(each), String(each)])] },
+        { name: 'offset', title: texts.topicDialogs.beforeTheOffset, type: 'number', value: '', hint: texts.topicDialogs.emptyAllRecordsUpTo },
+      ]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => {
+        const offset = values.offset === '' ? -1 : Number(values.offset);
+        const chosen = values.partition === '' ? numbers : [values.partition];
+        return post('/api/actions/delete-records', { topic: name, partitions: Object.fromEntries(chosen.map((each) => [each, offset])), dry_run: isDry });
+      }} />`}
+    ${shown === 'delete' && html`<${ActionDialog} title=${texts.words.deleteOf(name)} verb=${texts.topicDialogs.deleteTheTopic} isDanger onClose=${close} onDone=${() => go(href('/topics'))}
+      fields=${[{ name: 'confirm', title: texts.topicDialogs.typeTheNameOfThe2(name) }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-topic', { name, confirm: values.confirm, dry_run: isDry })} />`}`;
 }

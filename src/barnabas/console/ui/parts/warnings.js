@@ -11,7 +11,7 @@ export function Warnings() {
   const at = atMs();
   const envelope = shown.value;
   if (at !== null) {
-    return html`<p class="warning past" role="status"><strong>${moment(at)}</strong> Shown as it was then. Actions are off.${' '}
+    return html`<p class="warning past" role="status"><strong>${moment(at)}</strong> ${texts.warnings.shownAsItWasThen}${' '}
       <a href=${changed({ at: null })}>${texts.backToLive}</a></p>`;
   }
   const live = stream.value.state === 'on' ? status.value : null;
@@ -20,16 +20,15 @@ export function Warnings() {
   const known = live?.known_ms ?? envelope?.known_ms ?? null;
   const lines = [];
   if (stream.value.state === 'lost') {
-    lines.push(html`<p key="lost" class="warning" role="status"><strong>The console does not answer.</strong> What is
-      shown is ${duration(Date.now() - clocks.value.came)} old. It reconnects by itself.</p>`);
+    lines.push(html`<p key="lost" class="warning" role="status"><strong>${texts.warnings.theConsoleDoesNotAnswer}</strong> ${texts.warnings.whatIsShownIs} ${duration(Date.now() - clocks.value.came)} ${texts.warnings.oldItReconnectsByItself}</p>`);
   }
   if (problem) {
-    const age = known === null ? '' : `What is shown is ${duration(Date.now() + clocks.value.ahead - known)} old.`;
-    lines.push(html`<p key="problem" class="warning critical" role="status"><strong>No broker answers.</strong> ${problem}. ${age}</p>`);
+    const age = known === null ? '' : texts.warnings.whatIsShownIsOld(duration(Date.now() + clocks.value.ahead - known));
+    lines.push(html`<p key="problem" class="warning critical" role="status"><strong>${texts.warnings.noBrokerAnswers}</strong> ${problem}. ${age}</p>`);
   } else if (silent.length) {
     lines.push(html`<p key="silent" class="warning" role="status">${silent.map(
-      (each) => html`<span key=${each.broker}><a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a>${' '}
-        has not answered${each.age_ms === null ? '' : ` for ${duration(each.age_ms)}`}: ${each.reason}. </span>`,
+      (each) => html`<span key=${each.broker}><a href=${href('/broker', { id: each.broker })}>${texts.words.broker} ${each.broker}</a>${' '}
+        ${texts.warnings.hasNotAnswered}${each.age_ms === null ? '' : texts.warnings.forOf(duration(each.age_ms))}: ${each.reason}. </span>`,
     )}</p>`);
   }
   return lines;

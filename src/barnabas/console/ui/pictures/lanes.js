@@ -2,6 +2,7 @@
 // hatching where there was no leader.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { hasHistory } from '../core/api.js';
 import { atMs, go, setParams } from '../core/url.js';
 import { clock, clockMs, day, duration, brokers as listed } from '../core/format.js';
@@ -38,7 +39,7 @@ function segmentsByBroker(lanes, brokers, to) {
         if (lane.replicas && !lane.replicas.includes(broker) && !isIn && !isLeader) return [];
         /** @type {Segment['kind']} */
         const kind = isLeader ? 'leader' : isIn ? 'follower' : 'out';
-        const text = { leader: `broker ${broker} led`, follower: `broker ${broker} in sync`, out: `broker ${broker} out of sync` }[kind];
+        const text = { leader: texts.lanesPicture.brokerLedOf(broker), follower: texts.lanesPicture.brokerInSync(broker), out: texts.lanesPicture.brokerOutOfSync(broker) }[kind];
         return [{ from: lane.time_ms, to: until, kind, broker, share: isLeader ? 1 : isIn ? 0.4 : 0.4, text }];
       }),
     ),
@@ -59,7 +60,7 @@ function segmentsOfPartition(row, to) {
       kind: /** @type {Segment['kind']} */ (lane.leader < 0 ? 'none' : 'leader'),
       broker: lane.leader,
       share: lane.leader < 0 ? 1 : 0.25 + (0.75 * lane.isr.length) / most,
-      text: `${row.name}: ${lane.leader < 0 ? 'no leader' : `leader ${lane.leader}`}, in sync ${listed(lane.isr)}`,
+      text: texts.lanesPicture.inSyncOf(row.name, lane.leader < 0 ? texts.words.noLeader : texts.words.leaderOf(lane.leader), listed(lane.isr)),
     })),
   );
 }
@@ -83,11 +84,11 @@ export function Lanes({ rows, from, to, isByPartition = false, brokers = [] }) {
   const own = rows[0]?.lanes ?? [];
   const all = isByPartition ? rows.map((row) => segmentsOfPartition(row, end)) : segmentsByBroker(own, brokers, end);
   const gaps = isByPartition ? [] : own.flatMap((lane, index) => (lane.leader < 0 ? [{ from: lane.time_ms, to: own[index + 1]?.time_ms ?? end }] : []));
-  const names = isByPartition ? rows.map((row) => row.name) : brokers.map((each) => `Broker ${each}`);
+  const names = isByPartition ? rows.map((row) => row.name) : brokers.map((each) => texts.words.brokerOf2(each));
   const at = atMs();
   const { canvas, size } = useCanvas(
     (context, width, height) => drawLanes(context, width, height, { all, gaps, from, end, at, cursor, marks: isByPartition ? [] : own }),
-    [JSON.stringify([rows, brokers]), from, end, at, cursor],
+    [rows, brokers, from, end, at, cursor],
   );
   const timeOf = (/** @type {MouseEvent} */ event) => {
     const box = canvas.current?.getBoundingClientRect();
@@ -109,15 +110,15 @@ export function Lanes({ rows, from, to, isByPartition = false, brokers = [] }) {
     event.preventDefault();
   };
   const picked = all[cursor.row]?.[cursor.segment];
-  const spoken = picked ? `${picked.text} from ${clockMs(picked.from)} for ${duration(picked.to - picked.from)}` : `${hasHistory() ? 'A click sets the moment. ' : ''}The arrow keys move between changes.`;
+  const spoken = picked ? texts.lanesPicture.fromForOf(picked.text, clockMs(picked.from), duration(picked.to - picked.from)) : texts.lanesPicture.theArrowKeysMoveBetween(hasHistory() ? texts.lanesPicture.aClickSetsTheMoment : '');
   const high = `${all.length * ROW + FOOT}px`;
   return html`<div class="lanes">
     <ul class="lanes-names" aria-hidden="true">${names.map(
       (name, index) => html`<li key=${name} style=${{ height: `${ROW}px` }} title=${name}
         onClick=${() => rows[index]?.href && go(rows[index].href)}>${name}</li>`,
     )}</ul>
-    <canvas ref=${canvas} class="lanes-canvas" tabindex="0" role="application" aria-roledescription="lanes" style=${{ height: high }}
-      aria-label=${`Leaders and in-sync replicas over time, ${names.length} lanes. The arrow keys move between changes.`} data-width=${size.width}
+    <canvas ref=${canvas} class="lanes-canvas" tabindex="0" role="application" aria-roledescription=${texts.lanesPicture.lanes} style=${{ height: high }}
+      aria-label=${texts.lanesPicture.leadersAndInSyncReplicas(names.length)} data-width=${size.width}
       onKeyDown=${onKeyDown} onClick=${(/** @type {MouseEvent} */ event) => {
         const time = timeOf(event);
         if (time !== null && hasHistory()) setParams({ at: time });
@@ -188,7 +189,7 @@ function drawSegment(context, segment, left, width, top) {
     context.globalAlpha = 1;
   }
   if (segment.kind === 'leader' && width > 26 && high > 12) {
-    const text = width > 70 ? `leader ${segment.broker}` : String(segment.broker);
+    const text = width > 70 ? texts.words.leaderOf(segment.broker) : String(segment.broker);
     context.font = '600 11px system-ui, sans-serif';
     context.textAlign = 'left';
     context.fillStyle = colour('series-ink');
@@ -226,12 +227,12 @@ function area(context, left, top, width, high, fill, pattern, alpha) {
 /** The table behind the lanes. @param {{rows: LaneRow[]}} props */
 export function LanesTable({ rows }) {
   const isMany = rows.length > 1;
-  return html`<details class="behind"><summary>As a table</summary>
-    <div class="table-box" role="region" tabindex="0" aria-label="Changes as a table"><table>
-      <thead><tr>${isMany && html`<th scope="col">Partition</th>`}<th scope="col">Since</th><th scope="col">Leader</th><th scope="col">Epoch</th><th scope="col">ISR</th><th scope="col">Because</th></tr></thead>
+  return html`<details class="behind"><summary>${texts.words.asATable}</summary>
+    <div class="table-box" role="region" tabindex="0" aria-label=${texts.lanesPicture.changesAsATable}><table>
+      <thead><tr>${isMany && html`<th scope="col">${texts.words.partition}</th>`}<th scope="col">${texts.words.since}</th><th scope="col">${texts.words.leader}</th><th scope="col">${texts.words.epoch}</th><th scope="col">${texts.words.isr}</th><th scope="col">${texts.lanesPicture.because}</th></tr></thead>
       <tbody>${rows.flatMap((row) =>
         row.lanes.map(
-          (lane) => html`<tr key=${`${row.name} ${lane.time_ms} ${lane.leader_epoch}`}>${isMany && html`<th scope="row">${row.name}</th>`}
+          (lane) => html`<tr key=${`${row.name} ${lane.time_ms} ${lane.leader_epoch}`}>${isMany && html`<th scope="row">${row.href ? html`<a href=${row.href}>${row.name}</a>` : row.name}</th>`}
             <td>${day(lane.time_ms)} ${clockMs(lane.time_ms)}</td><td>${lane.leader < 0 ? 'none' : lane.leader}</td><td>${lane.leader_epoch ?? '?'}</td>
             <td>${listed(lane.isr)}</td><td class="wrap">${lane.cause ?? '–'}</td></tr>`,
         ),

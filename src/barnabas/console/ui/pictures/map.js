@@ -4,6 +4,7 @@ import { plural } from '../core/format.js';
 import { arranged, lastNotAbove } from '../core/map_groups.js';
 import { colour } from '../core/theme.js';
 import { NO_LEADER } from '../core/map_table.js';
+import { texts } from '../core/texts.js';
 /** @import { Groups } from '../core/map_groups.js' */
 /** @import { MapTable } from '../core/map_table.js' */
 /** @import { Fill } from './stamps.js' */
@@ -265,7 +266,7 @@ function drawGroupNames(context, { columns, tops, width }, groups, top, height) 
       if (line - GROUP_HEAD >= height) break;
       const of = groups.all[group];
       if (!of) continue;
-      const text = `${of.name} · ${plural(of.partitions, 'partition')}`;
+      const text = `${of.name} · ${plural(of.partitions, texts.nouns.partition)}`;
       context.fillStyle = colour('panel');
       context.fillRect(6, line - GROUP_HEAD + 2, Math.min(width - 12, context.measureText(text).width + 8), GROUP_HEAD - 4);
       context.fillStyle = colour('text');

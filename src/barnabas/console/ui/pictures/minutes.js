@@ -2,7 +2,9 @@
 // or not anything changed. A click chooses the moment.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { hasHistory } from '../core/api.js';
+import { serverNow } from '../core/data.js';
 import { atMs, setParams } from '../core/url.js';
 import { clock, day, plural } from '../core/format.js';
 import { colour } from '../core/theme.js';
@@ -48,9 +50,10 @@ export function Minutes({ minutes }) {
         }
       });
     },
-    [JSON.stringify(minutes), cursor, at],
+    [minutes, cursor, at],
   );
-  const choose = (/** @type {number} */ minute) => hasHistory() && setParams({ at: minute + MINUTE - 1 });
+  // The last moment of a minute; of the present minute, the present.
+  const choose = (/** @type {number} */ minute) => hasHistory() && setParams({ at: minute + MINUTE > serverNow() ? null : minute + MINUTE - 1 });
   const onClick = (/** @type {MouseEvent} */ event) => {
     const box = canvas.current?.getBoundingClientRect();
     const hour = box && hours[Math.floor((event.clientY - box.top) / CELL)];
@@ -60,17 +63,18 @@ export function Minutes({ minutes }) {
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     const steps = { ArrowLeft: -MINUTE, ArrowRight: MINUTE, ArrowUp: HOUR, ArrowDown: -HOUR };
     const step = steps[/** @type {keyof typeof steps} */ (event.key)];
-    if (step !== undefined) setCursor((cursor ?? minutes.at(-1)?.[0] ?? 0) + (cursor === null ? 0 : step));
+    const [newest, oldest] = [hours[0] ?? 0, hours.at(-1) ?? 0];
+    if (step !== undefined) setCursor(cursor === null ? (minutes.at(-1)?.[0] ?? 0) : Math.max(oldest, Math.min(newest + HOUR - MINUTE, cursor + step)));
     else if (event.key === 'Enter' && cursor !== null) choose(cursor);
     else return;
     event.preventDefault();
   };
   const found = cursor === null ? undefined : by.get(Math.floor(cursor / MINUTE) * MINUTE);
-  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, an orange foot: partitions were under min ISR or offline.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${plural(found?.troubled ?? 0, 'partition')} under min ISR or offline`;
-  return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription="heat map" style=${{ height: `${high}px` }}
-      aria-label="Events by minute. The arrow keys move, Enter shows the cluster at that minute." onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
+  const spoken = cursor === null ? texts.minutesPicture.aCellIsAMinute : texts.minutesPicture.underMinIsrOrOffline(day(cursor), clock(cursor).slice(0, 5), plural(found?.events ?? 0, texts.nouns.event), plural(found?.troubled ?? 0, texts.nouns.partition));
+  return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription=${texts.minutesPicture.heatMap} style=${{ height: `${high}px` }}
+      aria-label=${texts.minutesPicture.eventsByMinuteTheArrow} onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
     <p class="lanes-spoken" aria-live="polite">${spoken}</p>
-    <details class="behind"><summary>As a table</summary><div class="table-box short" role="region" tabindex="0" aria-label="Minutes as a table"><table>
-      <thead><tr><th scope="col">Minute</th><th scope="col" class="end">Events</th><th scope="col" class="end">Partitions under min ISR or offline</th></tr></thead>
+    <details class="behind"><summary>${texts.words.asATable}</summary><div class="table-box short" role="region" tabindex="0" aria-label=${texts.minutesPicture.minutesAsATable}><table>
+      <thead><tr><th scope="col">${texts.minutesPicture.minute}</th><th scope="col" class="end">${texts.words.events}</th><th scope="col" class="end">${texts.minutesPicture.partitionsUnderMinIsrOr}</th></tr></thead>
       <tbody>${[...minutes].reverse().slice(0, 500).map(([minute, events, troubled]) => html`<tr key=${minute}><th scope="row">${day(minute)} ${clock(minute).slice(0, 5)}</th><td class="end">${events}</td><td class="end">${troubled}</td></tr>`)}</tbody></table></div></details>`;
 }

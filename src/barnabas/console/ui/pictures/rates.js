@@ -2,7 +2,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { html } from '../core/html.js';
+import { texts } from '../core/texts.js';
 import { serverNow, useNow } from '../core/data.js';
+import { shownCluster } from '../core/api.js';
 import { stream } from '../core/live.js';
 import { clock, rate } from '../core/format.js';
 import { colour, theme } from '../core/theme.js';
@@ -12,7 +14,7 @@ const HEIGHT = 120;
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
 /** @typedef {{times: number[], rates: (number|null)[], below: number[], last: {time: number, end: number}|null}} Series */
-/** What was measured stays while the page is open, by topic. @type {Map<string, Series>} */
+/** What was measured stays while the page is open, by cluster and topic. @type {Map<string, Series>} */
 const kept = new Map();
 
 /** @param {{subject: string, end: number|null, below: number, isPast: boolean}} props */
@@ -21,8 +23,9 @@ export function RateChart({ subject, end, below, isPast }) {
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
   const plot = useRef(/** @type {uPlot|null} */ (null));
   const [isOpen, setOpen] = useState(true);
-  const series = kept.get(subject) ?? { times: [], rates: [], below: [], last: null };
-  kept.set(subject, series);
+  const key = `${shownCluster()} ${subject}`;
+  const series = kept.get(key) ?? { times: [], rates: [], below: [], last: null };
+  kept.set(key, series);
   if (!isPast && end !== null && stream.value.state === 'on') add(series, serverNow() / 1000, end, below);
   const shade = theme.value;
   const points = series.times.length;
@@ -39,13 +42,13 @@ export function RateChart({ subject, end, below, isPast }) {
       made.destroy();
       plot.current = null;
     };
-  }, [subject, shade, points >= 2, isOpen, isPast]);
+  }, [key, shade, points >= 2, isOpen, isPast]);
   useEffect(() => plot.current?.setData([series.times, series.rates, series.below]), [points, series.times.at(-1)]);
 
   if (isPast) return null;
   const last = series.rates.at(-1);
   return html`<details class="panel rates" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}>
-    <summary>Records written <strong>${last === undefined ? '' : rate(last)}</strong> <small class="muted">since this page was opened</small></summary>
+    <summary>${texts.ratesPicture.recordsWritten} <strong>${last === undefined ? '' : rate(last)}</strong> <small class="muted">${texts.ratesPicture.sinceThisPageWasOpened}</small></summary>
     <div ref=${box} class="plot" data-empty=${points < 2} aria-hidden="true"></div></details>`;
 }
 
@@ -83,7 +86,7 @@ function options(width) {
     series: [
       {},
       { label: 'records/s', stroke: colour('accent'), width: 2, fill: colour('accent-area'), points: { show: false } },
-      { label: 'partitions not in sync', stroke: colour('critical'), width: 2, dash: [5, 4], scale: 'n', points: { show: false } },
+      { label: texts.ratesPicture.partitionsNotInSync, stroke: colour('critical'), width: 2, dash: [5, 4], scale: 'n', points: { show: false } },
     ],
   };
 }

@@ -1,5 +1,6 @@
 // The pictures of single cells of the replica map, drawn once and then copied: colour, hatch and letter for each state.
 import { colour } from '../core/theme.js';
+import { texts } from '../core/texts.js';
 
 /** @typedef {'state'|'severity'|'leader'|'size'|'lag'} Fill */
 /** @typedef {{name: string, fill: string, pattern?: 'slash'|'cross'|'dots', letter?: string, ink?: string, notch?: boolean}} Look */
@@ -11,29 +12,29 @@ export function looks(fill) {
   const [dark, light] = [colour('ink-on-light'), colour('ink-on-dark')];
   if (fill === 'state') {
     return [
-      { name: 'in sync', fill: colour('map-follower'), ink: dark },
+      { name: texts.words.inSyncLower, fill: colour('map-follower'), ink: dark },
       { name: 'leader', fill: colour('map-leader'), letter: 'L', ink: light, notch: true },
-      { name: 'out of sync', fill: colour('map-out'), pattern: 'slash', letter: 'o', ink: dark },
-      { name: 'broker silent', fill: colour('map-silent'), pattern: 'cross', letter: 's', ink: light },
-      { name: 'no leader', fill: colour('critical'), pattern: 'cross', letter: '×', ink: light },
+      { name: texts.words.outOfSyncLower, fill: colour('map-out'), pattern: 'slash', letter: 'o', ink: dark },
+      { name: texts.words.brokerSilent, fill: colour('map-silent'), pattern: 'cross', letter: 's', ink: light },
+      { name: texts.words.noLeaderLower, fill: colour('critical'), pattern: 'cross', letter: '×', ink: light },
     ];
   }
   if (fill === 'severity') {
     return [
-      { name: 'in sync', fill: colour('map-follower'), ink: dark },
+      { name: texts.words.inSyncLower, fill: colour('map-follower'), ink: dark },
       { name: 'under-replicated', fill: colour('notice-area'), pattern: 'dots', letter: 'u', ink: dark },
-      { name: 'at min ISR', fill: colour('warning-area'), pattern: 'slash', letter: 'm', ink: dark },
-      { name: 'under min ISR', fill: colour('error-area'), pattern: 'slash', letter: 'e', ink: dark },
+      { name: texts.words.atMinIsr, fill: colour('warning-area'), pattern: 'slash', letter: 'm', ink: dark },
+      { name: texts.words.underMinIsr, fill: colour('error-area'), pattern: 'slash', letter: 'e', ink: dark },
       { name: 'offline', fill: colour('critical'), pattern: 'cross', letter: '×', ink: light },
     ];
   }
   if (fill === 'leader') {
     return [
       { name: 'follower', fill: colour('map-follower'), ink: dark },
-      { name: 'preferred leader', fill: colour('map-leader'), letter: 'L', ink: light, notch: true },
-      { name: 'leads, not preferred', fill: colour('map-out'), pattern: 'slash', letter: 'l', ink: dark, notch: true },
-      { name: 'should lead', fill: colour('warning-area'), pattern: 'dots', letter: 'p', ink: dark },
-      { name: 'no leader', fill: colour('critical'), pattern: 'cross', letter: '×', ink: light },
+      { name: texts.stampsPicture.preferredLeader, fill: colour('map-leader'), letter: 'L', ink: light, notch: true },
+      { name: texts.stampsPicture.leadsNotPreferred, fill: colour('map-out'), pattern: 'slash', letter: 'l', ink: dark, notch: true },
+      { name: texts.stampsPicture.shouldLead, fill: colour('warning-area'), pattern: 'dots', letter: 'p', ink: dark },
+      { name: texts.words.noLeaderLower, fill: colour('critical'), pattern: 'cross', letter: '×', ink: light },
     ];
   }
   const steps = Array.from({ length: STEPS }, (_, step) => ({

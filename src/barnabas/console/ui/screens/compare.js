@@ -24,14 +24,14 @@ export function Compare() {
   useStatus('compare');
   if (!hasHistory()) return html`<p class="empty">${texts.waiting.noHistory}</p>`;
   return html`
-    <div class="tools" role="group" aria-label="First moment">
-      <span>first moment: <strong>${Number.isFinite(from) ? moment(from) : 'none'}</strong></span>
-      ${STEPS.map(([ms, name]) => html`<button key=${ms} disabled=${end - ms < first} onClick=${() => setParams({ from: Math.round(end - ms) })}>${name} before the second</button>`)}
-      <button onClick=${() => setParams({ from: first })}>begin of the history</button>
-      ${atMs() !== null && html`<a class="button" href=${changed({ from: atMs(), at: null })}>take the shown moment</a>`}
-      <span class="grow"></span><span>second moment: <strong>${atMs() === null ? 'now' : moment(atMs())}</strong></span>
+    <div class="tools" role="group" aria-label=${texts.compareScreen.firstMoment}>
+      <span>${texts.compareScreen.firstMomentLower} <strong>${Number.isFinite(from) ? moment(from) : 'none'}</strong></span>
+      ${STEPS.map(([ms, name]) => html`<button key=${ms} disabled=${end - ms < first} onClick=${() => setParams({ from: Math.round(end - ms) })}>${name} ${texts.compareScreen.beforeTheSecond}</button>`)}
+      <button onClick=${() => setParams({ from: first })}>${texts.compareScreen.beginOfTheHistory}</button>
+      ${atMs() !== null && html`<a class="button" href=${changed({ from: atMs(), at: null })}>${texts.compareScreen.takeTheShownMoment}</a>`}
+      <span class="grow"></span><span>${texts.compareScreen.secondMoment} <strong>${atMs() === null ? 'now' : moment(atMs())}</strong></span>
     </div>
-    ${Number.isFinite(from) ? html`<${Differences} from=${from} />` : html`<p class="empty">Choose the first moment. The second one is that of the time line below.</p>`}`;
+    ${Number.isFinite(from) ? html`<${Differences} from=${from} />` : html`<p class="empty">${texts.compareScreen.chooseTheFirstMomentThe}</p>`}`;
 }
 
 /** @param {{from: number}} props */
@@ -41,42 +41,42 @@ function Differences({ from }) {
   if (!data) return html`<${Waiting} ...${answer} />`;
   const [before, after] = data.controller;
   return html`
-    <section class="summary" aria-label="Summary">
-      <span><strong>${count(data.changed)}</strong> ${data.changed === 1 ? 'partition differs' : 'partitions differ'}</span><span><strong>${count(data.same)}</strong> do not</span>
-      <span>${duration(Math.abs(data.second.time_ms - data.first.time_ms))} lie between</span>
-      ${before !== after && html`<span>controller <strong>${before} → ${after}</strong></span>`}
-      <span class="grow"></span>${atMs() === null && html`<button onClick=${answer.reload}>Compare again</button>`}</section>
+    <section class="summary" aria-label=${texts.words.summary}>
+      <span><strong>${count(data.changed)}</strong> ${data.changed === 1 ? texts.compareScreen.partitionDiffers : texts.compareScreen.partitionsDiffer}</span><span><strong>${count(data.same)}</strong> ${texts.compareScreen.doNot}</span>
+      <span>${duration(Math.abs(data.second.time_ms - data.first.time_ms))} ${texts.compareScreen.lieBetween}</span>
+      ${before !== after && html`<span>${texts.words.controllerLower} <strong>${leaderName(before)} → ${leaderName(after)}</strong></span>`}
+      <span class="grow"></span>${atMs() === null && html`<button onClick=${answer.reload}>${texts.compareScreen.compareAgain}</button>`}</section>
     ${[data.first, data.second].map((each) => each.problem && html`<p key=${each.time_ms} class="warning" role="status">${moment(each.time_ms)}: ${each.problem}</p>`)}
     <div class="columns">
-      <section class="panel" aria-label="Partitions by state"><h2>Partitions by state</h2>
-        <div class="table-box" role="region" tabindex="0" aria-label="Partitions by state, scrollable"><table><thead><tr><th scope="col">State</th><th scope="col" class="end">First</th><th scope="col" class="end">Second</th></tr></thead>
+      <section class="panel" aria-label=${texts.words.partitionsByState}><h2>${texts.words.partitionsByState}</h2>
+        <div class="table-box" role="region" tabindex="0" aria-label=${texts.compareScreen.partitionsByStateScrollable}><table><thead><tr><th scope="col">${texts.words.state}</th><th scope="col" class="end">${texts.compareScreen.first}</th><th scope="col" class="end">${texts.compareScreen.second}</th></tr></thead>
           <tbody>${data.counts.map((each) => html`<tr key=${each.severity}><th scope="row"><${Mark} severity=${each.severity} /> ${texts.severity[each.severity]}</th><td class="end">${count(each.first)}</td>
             <td class="end">${each.first === each.second ? count(each.second) : html`<strong>${count(each.second)}</strong>`}</td></tr>`)}</tbody></table></div></section>
-      <section class="panel" aria-label="Brokers and topics"><h2>Brokers and topics</h2>
+      <section class="panel" aria-label=${texts.compareScreen.brokersAndTopics}><h2>${texts.compareScreen.brokersAndTopics}</h2>
         ${data.brokers.length + data.created.length + data.deleted.length + data.recreated.length === 0
-          ? html`<p class="empty">They are the same.</p>`
+          ? html`<p class="empty">${texts.compareScreen.theyAreTheSame}</p>`
           : html`<ul class="explanation">
-              ${data.brokers.map((each) => html`<li key=${each.broker}>broker ${each.broker}: ${each.first} → ${each.second}</li>`)}
-              ${named('created', data.created)}${named('deleted', data.deleted)}${named('created again under their name', data.recreated)}</ul>`}</section>
+              ${data.brokers.map((each) => html`<li key=${each.broker}>${texts.words.brokerLower} ${each.broker}: ${each.first} → ${each.second}</li>`)}
+              ${named('created', data.created)}${named('deleted', data.deleted)}${named(texts.compareScreen.createdAgainUnderTheirName, data.recreated)}</ul>`}</section>
     </div>
-    <${Table} label="Partitions that differ" count=${data.partitions.length} isTall=${data.partitions.length > 60} row=${(/** @type {number} */ index) => data.partitions[index] ?? null}
-      keyOf=${(/** @type {Changed} */ row) => `${row.topic}-${row.partition}`} empty="No partition differs." columns=${[
-        { key: 'name', title: 'Partition', cell: (/** @type {Changed} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
-        { key: 'first', title: 'First', width: 150, isWide: true, cell: (/** @type {Changed} */ row) => html`<${State} severity=${row.severity[0]} />` },
-        { key: 'second', title: 'Second', width: 150, cell: (/** @type {Changed} */ row) => html`<${State} severity=${row.severity[1]} />` },
-        { key: 'leader', title: 'Leader', width: 110, cell: (/** @type {Changed} */ row) => arrow(...row.leader.map(leaderName)) },
-        { key: 'isr', title: 'ISR', width: 150, cell: (/** @type {Changed} */ row) => arrow(...row.isr.map(listed)) },
-        { key: 'replicas', title: 'Replicas', width: 150, isWide: true, cell: (/** @type {Changed} */ row) => arrow(...row.replicas.map(listed)) },
-        { key: 'size', title: 'Size', width: 140, isWide: true, align: /** @type {const} */ ('end'), cell: (/** @type {Changed} */ row) => arrow(...row.size_bytes.map(bytes)) },
+    <${Table} label=${texts.compareScreen.partitionsThatDiffer} count=${data.partitions.length} isTall=${data.partitions.length > 60} row=${(/** @type {number} */ index) => data.partitions[index] ?? null}
+      keyOf=${(/** @type {Changed} */ row) => `${row.topic}-${row.partition}`} empty=${texts.compareScreen.noPartitionDiffers} columns=${[
+        { key: 'name', title: texts.words.partition, cell: (/** @type {Changed} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
+        { key: 'first', title: texts.compareScreen.first, width: 150, isWide: true, cell: (/** @type {Changed} */ row) => html`<${State} severity=${row.severity[0]} />` },
+        { key: 'second', title: texts.compareScreen.second, width: 150, cell: (/** @type {Changed} */ row) => html`<${State} severity=${row.severity[1]} />` },
+        { key: 'leader', title: texts.words.leader, width: 110, cell: (/** @type {Changed} */ row) => arrow(...row.leader.map(leaderName)) },
+        { key: 'isr', title: texts.words.isr, width: 150, cell: (/** @type {Changed} */ row) => arrow(...row.isr.map(listed)) },
+        { key: 'replicas', title: texts.words.replicas, width: 150, isWide: true, cell: (/** @type {Changed} */ row) => arrow(...row.replicas.map(listed)) },
+        { key: 'size', title: texts.words.size, width: 140, isWide: true, align: /** @type {const} */ ('end'), cell: (/** @type {Changed} */ row) => arrow(...row.size_bytes.map(bytes)) },
       ]} />
-    ${data.changed > data.partitions.length && html`<p class="hint">The first ${count(data.partitions.length)} are shown.</p>`}`;
+    ${data.changed > data.partitions.length && html`<p class="hint">${texts.words.theFirst} ${count(data.partitions.length)} ${texts.words.areShownLower}</p>`}`;
 }
 
 /** @param {string} verb @param {string[]} names */
 function named(verb, names) {
   if (!names.length) return null;
-  const more = names.length > 10 ? ` and ${count(names.length - 10)} more` : '';
-  return html`<li>${plural(names.length, 'topic')} ${verb}: ${names.slice(0, 10).join(', ')}${more}</li>`;
+  const more = names.length > 10 ? texts.compareScreen.andMoreOf(count(names.length - 10)) : '';
+  return html`<li>${plural(names.length, texts.nouns.topic)} ${verb}: ${names.slice(0, 10).join(', ')}${more}</li>`;
 }
 
 /** @param {number} broker */

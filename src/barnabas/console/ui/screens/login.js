@@ -18,7 +18,7 @@ export function Login() {
       session.value = answer;
     } catch (error) {
       const { message, retryS } = asApiError(error);
-      setProblem(retryS ? `${message} Try again in ${retryS} s.` : message);
+      setProblem(retryS ? texts.loginScreen.tryAgainInS(message, retryS) : message);
       form.querySelector('input')?.focus();
     }
     setBusy(false);
@@ -26,10 +26,10 @@ export function Login() {
   return html`<main class="login">
     <form onSubmit=${onSubmit}>
       <h1><img src="/icon.svg" alt="" width="28" height="28" /> ${texts.product}</h1>
-      <label>User<input name="user" autocomplete="username" autofocus required maxlength="200" /></label>
-      <label>Password<input name="password" type="password" autocomplete="current-password" required maxlength="1000" /></label>
+      <label>${texts.words.user}<input name="user" autocomplete="username" autofocus required maxlength="200" /></label>
+      <label>${texts.words.password}<input name="password" type="password" autocomplete="current-password" required maxlength="1000" /></label>
       ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-      <button class="primary" disabled=${isBusy}>${isBusy ? 'Logging in …' : 'Log in'}</button>
+      <button class="primary" disabled=${isBusy}>${isBusy ? texts.loginScreen.loggingIn : texts.loginScreen.logIn}</button>
     </form>
   </main>`;
 }

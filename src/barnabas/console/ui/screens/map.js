@@ -24,8 +24,8 @@ import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Severity } from '../core/types.js' */
 
 const FILLS = /** @type {const} */ ([
-  ['state', 'state of the replica'],
-  ['severity', 'state of the partition'],
+  ['state', texts.mapScreen.stateOfTheReplica],
+  ['severity', texts.mapScreen.stateOfThePartition],
   ['leader', 'leader'],
   ['size', 'size'],
   ['lag', 'lag'],
@@ -49,12 +49,22 @@ function useMap(fill) {
     let close;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     let timer;
+    /** The number of the last request, and what the stream has sent while it is under way. */
+    let sent = 0;
+    /** @type {any[]|null} */
+    let since = null;
     const load = async () => {
       clearTimeout(timer);
+      const number = (sent += 1);
+      since = [];
       try {
         const before = question ? null : kept.current;
         const bytes = await getBytes('/api/map', { at, fill: volumes, layout: before?.header.layout }, abort.signal);
+        if (number !== sent) return;
         const table = new MapTable(bytes, before);
+        // The stream is faster than a large answer: what it sent meanwhile is not in an answer of an earlier state.
+        for (const cells of since ?? []) if (cells.version >= table.header.version) table.apply(cells);
+        since = null;
         note({ ...table.header, data: null });
         if (question && table.isFilled) await suppose(table, question, at, abort.signal);
         kept.current = question ? null : table;
@@ -65,12 +75,13 @@ function useMap(fill) {
           if (volumes) timer = setTimeout(load, VOLUMES_MS);
         }
       } catch (error) {
-        if (abort.signal.aborted) return;
+        if (abort.signal.aborted || number !== sent) return;
         setState((old) => ({ ...old, error: asApiError(error) }));
         timer = setTimeout(load, 1000);
       }
     };
     const onCells = (/** @type {any} */ cells) => {
+      since?.push(cells);
       if (!kept.current?.apply(cells)) void load();
       else setState((old) => ({ ...old, drawn: old.drawn + 1 }));
     };
@@ -109,13 +120,13 @@ async function suppose(table, question, at, signal) {
 function questionText({ ask, broker, rack, path, topic, value }) {
   /** @type {Record<string, string>} */
   const known = {
-    restart: `broker ${broker} were restarted`,
-    'restart-all': 'all brokers were restarted, one by one',
-    'lose-broker': `broker ${broker} died`,
-    'lose-rack': `rack ${rack} were lost`,
-    'lose-disk': `the disk ${path} of broker ${broker} were lost`,
-    drain: `broker ${broker} were drained`,
-    'min-isr': `min.insync.replicas of ${topic} were ${value}`,
+    restart: texts.mapScreen.brokerWereRestarted(broker),
+    'restart-all': texts.mapScreen.allBrokersWereRestartedOne,
+    'lose-broker': texts.mapScreen.brokerDiedOf(broker),
+    'lose-rack': texts.mapScreen.rackWereLost(rack),
+    'lose-disk': texts.mapScreen.theDiskOfBrokerWere(path, broker),
+    drain: texts.mapScreen.brokerWereDrained(broker),
+    'min-isr': texts.mapScreen.minInsyncReplicasOfWere(topic, value),
   };
   return known[ask] ?? ask;
 }
@@ -128,22 +139,22 @@ export function MapScreen() {
   const isTable = param('as') === 'table';
   const question = supposed();
   return html`
-    ${question && html`<p class="warning past" role="status"><strong>What if ${questionText(question)}?</strong> The map shows it as it would be; partitions that would not change are faint.${' '}
-      <a href=${href('/whatif', question)}>The answer</a> · <a href=${href('/map')}>As it is</a></p>`}
+    ${question && html`<p class="warning past" role="status"><strong>${texts.mapScreen.whatIf} ${questionText(question)}?</strong> ${texts.mapScreen.theMapShowsItAs}${' '}
+      <a href=${href('/whatif', question)}>${texts.mapScreen.theAnswer}</a> · <a href=${href('/map')}>${texts.mapScreen.asItIs}</a></p>`}
     <div class="tools">
-      <label>fill by <select value=${fill} onChange=${(/** @type {any} */ event) => setParams({ fill: event.currentTarget.value === 'state' ? null : event.currentTarget.value })}>
+      <label>${texts.mapScreen.fillBy} <select value=${fill} onChange=${(/** @type {any} */ event) => setParams({ fill: event.currentTarget.value === 'state' ? null : event.currentTarget.value })}>
         ${FILLS.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
       <label>${texts.map.group} <select value=${by ?? ''} onChange=${(/** @type {any} */ event) => setParams({ group: event.currentTarget.value })}>
         <option value="">${texts.map.ungrouped}</option>${GROUPINGS.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
-      <input type="search" class="filter short-filter" aria-label="Highlight topics" placeholder="Highlight topics" value=${param('q') ?? ''} spellcheck=${false}
+      <input type="search" class="filter short-filter" aria-label=${texts.mapScreen.highlightTopics} placeholder=${texts.mapScreen.highlightTopics} value=${param('q') ?? ''} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
-      <label>state <select value=${param('state') ?? ''} onChange=${(/** @type {any} */ event) => setParams({ state: event.currentTarget.value })}>
-        <option value="">any</option>${[...RANK].reverse().map((each) => html`<option key=${each} value=${each}>${texts.severity[each]}</option>`)}</select></label>
+      <label>${texts.words.stateLower} <select value=${param('state') ?? ''} onChange=${(/** @type {any} */ event) => setParams({ state: event.currentTarget.value })}>
+        <option value="">${texts.words.any}</option>${[...RANK].reverse().map((each) => html`<option key=${each} value=${each}>${texts.severity[each]}</option>`)}</select></label>
       <span class="grow"></span>
-      <span class="choices" role="group" aria-label="Size of the cells">
-        <button class="choice" aria-label="Smaller cells" onClick=${() => setParams({ zoom: zoomed(-1) }, { replace: true })}>−</button>
-        <button class="choice" aria-label="Larger cells" onClick=${() => setParams({ zoom: zoomed(1) }, { replace: true })}>+</button></span>
-      <button aria-pressed=${isTable} onClick=${() => setParams({ as: isTable ? null : 'table' })}>As a table</button>
+      <span class="choices" role="group" aria-label=${texts.mapScreen.sizeOfTheCells}>
+        <button class="choice" aria-label=${texts.mapScreen.smallerCells} onClick=${() => setParams({ zoom: zoomed(-1) }, { replace: true })}>−</button>
+        <button class="choice" aria-label=${texts.mapScreen.largerCells} onClick=${() => setParams({ zoom: zoomed(1) }, { replace: true })}>+</button></span>
+      <button aria-pressed=${isTable} onClick=${() => setParams({ as: isTable ? null : 'table' })}>${texts.words.asATable}</button>
     </div>
     ${!table?.isFilled
       ? html`<${Waiting} error=${error} envelope=${table ? { ...table.header } : null} />`
@@ -227,7 +238,7 @@ function Picture({ table, drawn, fill, groups }) {
     <${Legend} table=${table} fill=${fill} drawn=${drawn} />
     <div class="map" ref=${box} onScroll=${() => setTop(box.current?.scrollTop ?? 0)}>
       <div class="map-content" style=${{ height: `${layout.height}px` }}>
-        <canvas ref=${canvas} class="map-canvas" tabindex="0" role="application" aria-roledescription="replica map"
+        <canvas ref=${canvas} class="map-canvas" tabindex="0" role="application" aria-roledescription=${texts.mapScreen.replicaMap}
           aria-label=${groups ? texts.map.labelGrouped : texts.map.label} aria-describedby="map-spoken"
           style=${{ height: `${size.height}px` }} onKeyDown=${onKeyDown} onBlur=${() => setCursor(null)}
           onClick=${(/** @type {MouseEvent} */ event) => openCell(cellOf(event))}
@@ -239,10 +250,10 @@ function Picture({ table, drawn, fill, groups }) {
         ${layout.columns.map(
           (each) => html`<div key=${each.broker} class="map-head" data-up=${each.problem === null}
             style=${{ left: `${each.x}px`, top: `${each.y}px`, width: `${each.width}px`, height: `${HEAD - 6}px` }}>
-            <a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a>
-            ${table.header.controller === each.broker && html`<span class="chip">controller</span>`}
-            ${each.problem !== null && html`<span class="chip bad-chip">silent</span>`}
-            <small>${each.rack ? `rack ${each.rack} · ` : ''}${plural(each.positions.length, 'replica')}</small></div>`,
+            <a href=${href('/broker', { id: each.broker })}>${texts.words.broker} ${each.broker}</a>
+            ${table.header.controller === each.broker && html`<span class="chip">${texts.words.controllerLower}</span>`}
+            ${each.problem !== null && html`<span class="chip bad-chip">${texts.mapScreen.silent}</span>`}
+            <small>${each.rack ? texts.mapScreen.rackOf(each.rack) : ''}${plural(each.positions.length, texts.nouns.replica)}</small></div>`,
         )}
       </div>
     </div>
@@ -276,9 +287,9 @@ function facts(table, layout, cell) {
 function sentence(table, layout, cell) {
   const found = facts(table, layout, cell);
   if (!found) return '';
-  const leader = found.leader < 0 ? 'no leader' : `leader ${found.leader}`;
-  const group = found.group ? `${found.group.name}, ${plural(found.group.partitions, 'partition')}: ` : '';
-  return `${group}${found.topic}-${found.partition} on broker ${found.broker}: ${found.state}; ${leader}, replicas ${listed(found.replicas)}, in sync ${listed(found.isr)}; ${texts.severity[found.severity]}`;
+  const leader = found.leader < 0 ? texts.words.noLeaderLower : texts.words.leaderOf(found.leader);
+  const group = found.group ? `${found.group.name}, ${plural(found.group.partitions, texts.nouns.partition)}: ` : '';
+  return texts.mapScreen.onBrokerReplicasInSync(group, found.topic, found.partition, found.broker, found.state, leader, listed(found.replicas), listed(found.isr), texts.severity[found.severity]);
 }
 
 /** @param {{table: MapTable, layout: Layout, cell: {column: number, index: number, x: number, y: number}, fill: Fill}} props */
@@ -289,7 +300,7 @@ function Tip({ table, layout, cell, fill }) {
   const isRight = cell.x > window.innerWidth / 2;
   const style = isRight ? { right: `${window.innerWidth - cell.x + 14}px`, top: `${cell.y + 14}px` } : { left: `${cell.x + 14}px`, top: `${cell.y + 14}px` };
   return html`<div class="tip" style=${style} aria-hidden="true"><strong>${found.topic}-${found.partition}</strong>
-    <span>broker ${found.broker}: ${found.state}</span>
-    <span>leader ${found.leader < 0 ? 'none' : found.leader}, replicas ${listed(found.replicas)}, in sync ${listed(found.isr)}</span>
+    <span>${texts.words.brokerLower} ${found.broker}: ${found.state}</span>
+    <span>${texts.words.leaderLower} ${found.leader < 0 ? 'none' : found.leader}${texts.mapScreen.replicas} ${listed(found.replicas)}${texts.mapScreen.inSync} ${listed(found.isr)}</span>
     <span>${texts.severity[found.severity]}${(fill === 'size' || fill === 'lag') && look?.name ? `, ${fill} ${look.name}` : ''}</span></div>`;
 }

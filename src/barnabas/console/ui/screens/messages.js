@@ -5,7 +5,7 @@ import { address, can, get } from '../core/api.js';
 import { asApiError, useRoute, useStatus } from '../core/data.js';
 import { atMs, changed, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
-import { bytes, count, plural } from '../core/format.js';
+import { bytes, count, moment, plural, timeOf } from '../core/format.js';
 import { CopyRecords, WriteRecord } from '../parts/record_dialogs.js';
 import { OneRecord, Records } from '../parts/records.js';
 import { Tail } from '../parts/tail.js';
@@ -13,10 +13,10 @@ import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Messages, RecordRow } from '../core/types.js' */
 
 const FROM = /** @type {const} */ ([
-  ['end', 'the last'],
-  ['start', 'the first'],
-  ['offset', 'from an offset'],
-  ['time', 'from a time'],
+  ['end', texts.words.theLastLower],
+  ['start', texts.messagesScreen.theFirst],
+  ['offset', texts.messagesScreen.fromAnOffset],
+  ['time', texts.messagesScreen.fromATime],
 ]);
 const LIMITS = ['20', '50', '200', '500'];
 const FORMS = ['auto', 'text', 'json', 'hex'];
@@ -47,41 +47,68 @@ export function MessagesScreen() {
   return html`<${Found} topic=${topic} asked=${asked} />`;
 }
 
+/** @typedef {Messages['searched']} Searched */
+const NO_MORE = {
+  key: '',
+  records: /** @type {RecordRow[]} */ ([]),
+  last: /** @type {Messages|null} */ (null),
+  searched: /** @type {Searched} */ ({ records: 0, bytes: 0, skipped: 0, left: 0, ms: 0, filter_failures: 0 }),
+};
+
+/** Returns what two searches have read, the second of which went on where the first one ended. @param {Searched} one @param {Searched} next @returns {Searched} */
+function summed(one, next) {
+  return {
+    records: one.records + next.records,
+    bytes: one.bytes + next.bytes,
+    skipped: one.skipped + next.skipped,
+    ms: one.ms + next.ms,
+    filter_failures: one.filter_failures + next.filter_failures,
+    left: next.left,
+  };
+}
+
 /** @param {{topic: string, asked: Record<string, string|null>}} props */
 function Found({ topic, asked }) {
   const answer = useRoute('/api/messages', asked, { isStill: true });
   const data = /** @type {Messages|null} */ (answer.data);
-  const [more, setMore] = useState(/** @type {{key: string, records: RecordRow[], last: Messages|null}} */ ({ key: '', records: [], last: null }));
+  const [more, setMore] = useState(NO_MORE);
   const [problem, setProblem] = useState('');
   const key = JSON.stringify(asked);
   const isMore = more.key === key;
   const records = [...(data?.records ?? []), ...(isMore ? more.records : [])];
   const open = param('record');
   const last = isMore ? more.last : data;
+  const searched = isMore ? more.searched : data?.searched;
   const isBack = Boolean(last?.before);
   const places = Object.entries(last?.before ?? last?.next ?? {});
   const loadMore = async () => {
     const value = places.map(([partition, offset]) => `${partition}:${offset}`).join(',');
     try {
       const found = /** @type {Messages|null} */ ((await get('/api/messages', { ...asked, from: isBack ? 'before' : 'next', value })).data);
-      setMore({ key, records: [...(isMore ? more.records : []), ...(found?.records ?? [])], last: found });
+      if (found && searched) {
+        setMore({ key, records: [...(isMore ? more.records : []), ...found.records], last: found, searched: summed(searched, found.searched) });
+      }
       setProblem('');
     } catch (error) {
       setProblem(asApiError(error).message);
     }
   };
+  const again = () => {
+    setMore(NO_MORE);
+    answer.reload();
+  };
   return html`
-    <${Form} asked=${asked} error=${answer.error} onAgain=${answer.reload} />
-    ${!data
-      ? answer.error?.code === 'filter' ? null : html`<${Waiting} ...${answer} />`
-      : html`<p class="facts" role="status">${plural(records.length, 'record')} of ${count(data.searched.records)} read (${bytes(data.searched.bytes)}, ${count(data.searched.ms)} ms)${
-            data.searched.skipped ? `, ${count(data.searched.skipped)} skipped` : ''
-          }${data.is_complete ? '' : `; the search stopped${data.stopped ? ` at its limit of ${data.stopped}` : ''}`}.</p>
-          ${data.filter_failure && html`<p class="warning">The filter failed for ${plural(data.searched.filter_failures, 'record')}: ${data.filter_failure}</p>`}
-          ${data.problems.map((each) => html`<p key=${each.partition} class="warning">Partition ${each.partition}: ${each.text}</p>`)}
+    <${Form} asked=${asked} error=${answer.error} onAgain=${again} />
+    ${!data || !searched
+      ? answer.error?.code === 'filter' ? null : html`<${Waiting} ...${answer} doing=${texts.messages.searching} />`
+      : html`<p class="facts" role="status">${texts.messagesScreen.found(plural(records.length, texts.nouns.record), count(searched.records), bytes(searched.bytes), count(searched.ms))}${
+            searched.skipped ? texts.messagesScreen.skippedOf(count(searched.skipped)) : ''
+          }${last?.is_complete ? '' : `; ${texts.messages.stopped(last?.stopped ?? '', count(searched.left))}`}.</p>
+          ${last?.filter_failure && html`<p class="warning">${texts.messagesScreen.theFilterFailedFor} ${plural(searched.filter_failures, texts.nouns.record)}: ${last.filter_failure}</p>`}
+          ${last?.problems.map((each) => html`<p key=${each.partition} class="warning">${texts.words.partition} ${each.partition}: ${each.text}</p>`)}
           ${records.length === 0 ? html`<p class="empty">${texts.empty.messages}</p>` : html`<${Records} records=${records} />`}
           ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-          ${places.length > 0 && html`<p><button onClick=${loadMore}>${isBack ? 'Earlier records' : 'Later records'}</button></p>`}`}
+          ${places.length > 0 && html`<p><button onClick=${loadMore}>${isBack ? texts.messagesScreen.earlierRecords : texts.messagesScreen.laterRecords}</button></p>`}`}
     ${open !== null && html`<${OneRecord} topic=${topic} id=${open} />`}`;
 }
 
@@ -89,12 +116,32 @@ function Found({ topic, asked }) {
 function Form({ asked, error, onAgain, isLive = false }) {
   const [shown, setShown] = useState('');
   const close = () => setShown('');
+  // What is typed stays while an answer comes, and ends with another address.
+  const key = JSON.stringify(asked);
+  const [draft, setDraft] = useState({ key, fields: /** @type {Record<string, string>} */ ({}) });
+  const typed = draft.key === key ? draft.fields : {};
+  const [problem, setProblem] = useState('');
+  const isTime = (typed['from'] ?? asked['from']) === 'time';
+  const at = asked['from'] === 'time' && asked['value'] ? moment(Number(asked['value'])) : asked['value'];
+  const onInput = (/** @type {Event} */ event) => {
+    const { name, value } = /** @type {HTMLInputElement} */ (event.target);
+    setDraft({ key, fields: { ...typed, [name]: value } });
+    setProblem('');
+  };
   const onSubmit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const fields = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
     const text = (/** @type {string} */ name) => String(fields.get(name) ?? '').trim();
     let value = text('value');
-    if (text('from') === 'time' && value && !/^\d+$/.test(value)) value = String(Date.parse(value));
+    if (text('from') === 'time') {
+      // A text that was not changed names the same moment, with its milliseconds.
+      const found = value === at ? Number(asked['value']) : timeOf(value);
+      if (found === null) {
+        setProblem(texts.messages.noTime(value));
+        return;
+      }
+      value = String(found);
+    }
     const before = window.location.search;
     setParams({
       partition: text('partition'),
@@ -108,20 +155,21 @@ function Form({ asked, error, onAgain, isLive = false }) {
     });
     if (before === window.location.search) onAgain();
   };
-  return html`<form class="tools" aria-label="Search" onSubmit=${onSubmit}>
-    <label>read <select name="from" value=${asked.from}>${FROM.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></label>
-    <label>at <input name="value" class="short" value=${asked.value ?? ''} placeholder="offset or time" spellcheck=${false} /></label>
-    <label>partition <input name="partition" class="short" value=${asked.partition ?? ''} placeholder="all" inputmode="numeric" /></label>
-    <label>at most <select name="limit" value=${asked.limit}>${LIMITS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
-    <label>as <select name="body" value=${asked.body ?? 'auto'}>${FORMS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
-    <label>contains <input name="q" class="short" value=${asked.q ?? ''} spellcheck=${false} /></label>
-    <label class="grow">filter <input name="filter" class="filter code" value=${asked.filter ?? ''} placeholder="CEL, such as  value.amount > 100 && partition == 2" spellcheck=${false} aria-invalid=${error?.code === 'filter'} /></label>
-    <button class="primary">Read</button>
-    <a class="button" href=${changed({ live: isLive ? null : '1', record: null })}>${isLive ? 'End the live tail' : 'Live tail'}</a>
-    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'jsonl' })} download title=${`The first ${count(FILE_LIMIT)} records that match`}>JSONL</a>
-    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'csv' })} download title=${`The first ${count(FILE_LIMIT)} records that match`}>CSV</a>
-    ${can('operator') && html`<button type="button" onClick=${() => setShown('write')}>Write a record</button><button type="button" onClick=${() => setShown('copy')}>Copy</button>`}
-    ${error?.code === 'filter' && html`<p class="problem" role="alert">${error.message}${error.where ? ` (line ${error.where[0]}, column ${error.where[1]})` : ''}</p>`}
+  return html`<form class="tools" aria-label=${texts.messagesScreen.search} onSubmit=${onSubmit} onInput=${onInput}>
+    <label>${texts.words.readLower} <select name="from" value=${typed['from'] ?? asked['from']}>${FROM.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></label>
+    <label>${texts.words.atLower} <input name="value" class="short" value=${typed['value'] ?? at ?? ''} placeholder=${isTime ? texts.messages.time : texts.messages.offset} title=${texts.timeHint} spellcheck=${false} /></label>
+    <label>${texts.words.partitionLower} <input name="partition" class="short" value=${typed['partition'] ?? asked['partition'] ?? ''} placeholder=${texts.messagesScreen.all} inputmode="numeric" /></label>
+    <label>${texts.messagesScreen.atMost} <select name="limit" value=${typed['limit'] ?? asked['limit']}>${LIMITS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
+    <label>${texts.messagesScreen.as} <select name="body" value=${typed['body'] ?? asked['body'] ?? 'auto'}>${FORMS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
+    <label>${texts.messagesScreen.contains} <input name="q" class="short" value=${typed['q'] ?? asked['q'] ?? ''} spellcheck=${false} /></label>
+    <label class="grow">${texts.messagesScreen.filter} <input name="filter" class="filter code" value=${typed['filter'] ?? asked['filter'] ?? ''} placeholder=${texts.messagesScreen.celSuchAsValueAmount} spellcheck=${false} aria-invalid=${error?.code === 'filter'} /></label>
+    <button class="primary">${texts.messagesScreen.read2}</button>
+    <a class="button" href=${changed({ live: isLive ? null : '1', record: null })}>${isLive ? texts.messagesScreen.endTheLiveTail : texts.messagesScreen.liveTail}</a>
+    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'jsonl' })} download title=${texts.messagesScreen.theFirstRecordsThatMatch(count(FILE_LIMIT))}>${texts.messagesScreen.jsonl}</a>
+    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'csv' })} download title=${texts.messagesScreen.theFirstRecordsThatMatch(count(FILE_LIMIT))}>${texts.words.csv}</a>
+    ${can('operator') && html`<button type="button" onClick=${() => setShown('write')}>${texts.messagesScreen.writeARecord}</button><button type="button" onClick=${() => setShown('copy')}>${texts.words.copy}</button>`}
+    ${problem && html`<p class="problem" role="alert">${problem}</p>`}
+    ${error?.code === 'filter' && html`<p class="problem" role="alert">${error.message}${error.where ? texts.messagesScreen.lineColumnOf(error.where[0], error.where[1]) : ''}</p>`}
   </form>
   ${shown === 'write' && html`<${WriteRecord} topic=${asked.topic ?? ''} onClose=${close} onDone=${onAgain} />`}
   ${shown === 'copy' && html`<${CopyRecords} asked=${asked} onClose=${close} />`}`;

@@ -24,24 +24,24 @@ const POLICIES_MS = 15_000;
 
 /** @param {Policies} policies @param {string|null} problem @returns {Column<TopicRow>[]} */
 const columnsOf = (policies, problem) => [
-  { key: 'name', title: 'Topic', sort: 'name', cell: (row) => html`<${PartitionLink} topic=${row.topic} />${row.is_internal && html`<span class="chip plain">internal</span>`}` },
-  { key: 'state', title: 'State', width: 146, sort: 'severity', isFirstDown: true, cell: (row) => html`<${State} severity=${row.severity} text=${row.state} />` },
-  { key: 'partitions', title: 'Partitions', width: 98, sort: 'partitions', isFirstDown: true, align: 'end', cell: (row) => count(row.partitions) },
-  { key: 'out', title: 'OSR', hint: 'Partitions with a replica out of sync', width: 60, sort: 'out_of_sync', isFirstDown: true, align: 'end', isWide: true, isExtra: true,
+  { key: 'name', title: texts.words.topic, sort: 'name', cell: (row) => html`<${PartitionLink} topic=${row.topic} />${row.is_internal && html`<span class="chip plain">${texts.words.internalLower}</span>`}` },
+  { key: 'state', title: texts.words.state, width: 146, sort: 'severity', isFirstDown: true, cell: (row) => html`<${State} severity=${row.severity} text=${row.state} />` },
+  { key: 'partitions', title: texts.words.partitions, width: 98, sort: 'partitions', isFirstDown: true, align: 'end', cell: (row) => count(row.partitions) },
+  { key: 'out', title: texts.words.osr, hint: texts.topicsScreen.partitionsWithAReplicaOut, width: 60, sort: 'out_of_sync', isFirstDown: true, align: 'end', isWide: true, isExtra: true,
     cell: (row) => html`<span class=${row.out_of_sync ? 'bad' : 'nothing'}>${count(row.out_of_sync)}</span>` },
-  { key: 'replication', title: 'RF', hint: 'Replication factor', width: 46, sort: 'replication', align: 'end', isWide: true, cell: (row) => count(row.replication) },
-  { key: 'min', title: 'Min ISR', hint: 'min.insync.replicas', width: 80, sort: 'min_isr', align: 'end', isWide: true, cell: (row) => count(row.min_isr) },
-  { key: 'size', title: 'Size', hint: 'Of the leaders’ logs', width: 82, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
-  { key: 'messages', title: 'Records', hint: 'End offsets minus start offsets', width: 86, sort: 'messages', isFirstDown: true, align: 'end', isWide: true, isExtra: true, cell: (row) => count(row.messages) },
-  { key: 'rate', title: 'Written', hint: 'Records a second', width: 80, sort: 'rate', isFirstDown: true, align: 'end', isWide: true, cell: (row) => rate(row.rate) },
-  { key: 'lag', title: 'Lag', hint: 'Records that groups have not read yet', width: 70, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
-  { key: 'policy', title: 'Policy', hint: texts.policy.hint, width: 122, isWide: true, cell: (row) => policyCell(policies.get(row.topic), problem) },
+  { key: 'replication', title: texts.topicsScreen.rf, hint: texts.words.replicationFactor, width: 46, sort: 'replication', align: 'end', isWide: true, cell: (row) => count(row.replication) },
+  { key: 'min', title: texts.topicsScreen.minIsr, hint: 'min.insync.replicas', width: 80, sort: 'min_isr', align: 'end', isWide: true, cell: (row) => count(row.min_isr) },
+  { key: 'size', title: texts.words.size, hint: texts.topicsScreen.ofTheLeadersLogs, width: 82, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
+  { key: 'messages', title: texts.words.records, hint: texts.topicsScreen.endOffsetsMinusStartOffsets, width: 86, sort: 'messages', isFirstDown: true, align: 'end', isWide: true, isExtra: true, cell: (row) => count(row.messages) },
+  { key: 'rate', title: texts.topicsScreen.written, hint: texts.topicsScreen.recordsASecond, width: 80, sort: 'rate', isFirstDown: true, align: 'end', isWide: true, cell: (row) => rate(row.rate) },
+  { key: 'lag', title: texts.words.lag, hint: texts.topicsScreen.recordsThatGroupsHaveNot, width: 70, sort: 'lag', isFirstDown: true, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
+  { key: 'policy', title: texts.topicsScreen.policy, hint: texts.policy.hint, width: 122, sort: 'policy', isWide: true, cell: (row) => policyCell(policies.get(row.topic), problem) },
 ];
 
 /** @param {Policy|undefined} policy @param {string|null} problem */
 function policyCell(policy, problem) {
   if (!policy) return problem ? html`<span class="unknown" title=${problem}>?</span>` : '';
-  const full = `cleanup.policy ${policy.cleanup?.join(', ') ?? '?'}, retention.ms ${policy.retention_ms ?? '?'}, retention.bytes ${policy.retention_bytes ?? '?'}`;
+  const full = texts.policy.full(policy.cleanup?.join(', ') ?? '?', policy.retention_ms ?? '?', policy.retention_bytes ?? '?');
   return html`<span title=${full}>${policyText(policy)}</span>`;
 }
 
@@ -79,22 +79,22 @@ export function Topics() {
   const csv = address('/api/topics', { ...filters, format: 'csv', at: atMs() });
   return html`
     <div class="tools">
-      <input type="search" class="filter short-filter" aria-label="Filter topics by name" placeholder="Name, * is anything" value=${filters.q} spellcheck=${false}
+      <input type="search" class="filter short-filter" aria-label=${texts.topicsScreen.filterTopicsByName} placeholder=${texts.topicsScreen.nameIsAnything} value=${filters.q} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => filter({ q: event.currentTarget.value }, { replace: true })} />
-      <span class="choices" role="group" aria-label="States">${SEVERITIES.map(
+      <span class="choices" role="group" aria-label=${texts.topicsScreen.states}>${SEVERITIES.map(
         (each) => html`<button key=${each} class="choice" aria-pressed=${states.has(each)} onClick=${() => toggle(each)} title=${texts.severityHelp[each]}>
           <${State} severity=${each} /></button>`,
       )}</span>
-      <label class="check"><input type="checkbox" checked=${filters.internal === '1'} onChange=${(/** @type {any} */ event) => filter({ internal: event.currentTarget.checked ? 1 : null })} /> internal</label>
+      <label class="check"><input type="checkbox" checked=${filters.internal === '1'} onChange=${(/** @type {any} */ event) => filter({ internal: event.currentTarget.checked ? 1 : null })} /> ${texts.words.internalLower}</label>
       <span class="grow"></span>
-      <span class="found" role="status">${matched === null ? '' : matched === total ? plural(matched, 'topic') : `${count(matched)} of ${plural(total ?? 0, 'topic')}`}</span>
-      <a class="button" href=${csv} download>CSV</a>
-      ${can('operator') && html`<button onClick=${() => setParams({ do: 'create' })}>New topic</button>`}
+      <span class="found" role="status">${matched === null ? '' : matched === total ? plural(matched, texts.nouns.topic) : texts.words.ofOf(count(matched), plural(total ?? 0, texts.nouns.topic))}</span>
+      <a class="button" href=${csv} download>${texts.words.csv}</a>
+      ${can('operator') && html`<button onClick=${() => setParams({ do: 'create' })}>${texts.words.newTopic}</button>`}
     </div>
     ${chosen.count > 0 && mayChange && html`<${ChosenBar} chosen=${chosen} />`}
     ${matched === null
       ? html`<${Waiting} error=${error} envelope=${envelope} />`
-      : html`<${Table} label="Topics" isTall columns=${columns} choice=${choice} count=${matched} row=${row} keyOf=${(/** @type {TopicRow} */ each) => each.topic}
+      : html`<${Table} label=${texts.words.topics} isTall columns=${columns} choice=${choice} count=${matched} row=${row} keyOf=${(/** @type {TopicRow} */ each) => each.topic}
           sort=${filters.sort} isDown=${filters.desc === '1'} onRange=${onRange} markOf=${(/** @type {TopicRow} */ each) => `${each.severity} ${each.out_of_sync}`}
           empty=${total === 0 && !filters.q ? texts.empty.topics : texts.empty.topicsFilter} />`}
     <${ManyTopicsDialog} chosen=${chosen} filters=${filters} onDone=${reload} />
