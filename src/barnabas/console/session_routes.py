@@ -83,8 +83,11 @@ async def login(visit: Visit) -> Response:
     async with console.hashing:
         is_correct = await asyncio.to_thread(is_right, password, NOBODY if user is None else user.password)
     if user is None or not is_correct:
+        # What is no user's name can be a password in the wrong field.
+        _note(visit, "" if user is None else name, "login", "refused", "the user or the password is wrong")
         raise Problem("login", "the user or the password is wrong")
     console.login_limits.succeeded(name, visit.address)
+    _note(visit, name, "login", "ok", "")
     _end(visit)
     cookie, visit.session = console.sessions.begin(user.name, user.role, user.password.digest)
     return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
@@ -97,7 +100,16 @@ async def logout(visit: Visit) -> Response:
 
 async def logout_everywhere(visit: Visit) -> Response:
     visit.console.sessions.end_all_of(visit.user)
+    _note(visit, visit.user, "logout-everywhere", "ok", "")
     return _with_cookie(visit, json_response({}), "")
+
+
+def _note(visit: Visit, user: str, action: str, result: str, text: str) -> None:
+    """Writes to the audit log what is about a user and no cluster."""
+    known = None if visit.console.users is None else visit.console.users.read().get(user)
+    role = visit.role if known is None else known.role
+    entry = {"user": user, "role": role.name.lower(), "address": visit.address, "cluster": "", "action": action}
+    visit.console.audit.write({**entry, "arguments": {}, "result": result, "text": text})
 
 
 def _end(visit: Visit) -> None:

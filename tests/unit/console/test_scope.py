@@ -47,6 +47,8 @@ def console(phantom: PhantomCluster, tmp_path_factory: pytest.TempPathFactory) -
     users.put(User("root", Role.ADMIN, PASSWORD))
     users.put(User("shop", Role.ADMIN, PASSWORD, SHOP))
     users.put(User("role", Role.VIEWER, PASSWORD))
+    users.put(User("team", Role.OPERATOR, PASSWORD, Patterns(groups=("shop-*",))))
+    users.put(User("sole", Role.ADMIN, PASSWORD, Patterns(clusters=("phantom",))))
     options = ConsoleOptions(
         users=users.path,
         interval_s=0.1,
@@ -219,7 +221,11 @@ def test_a_moment_of_the_history_hides_the_same(console: RunningConsole) -> None
 
 #: For each change, a body that names something hidden.
 HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
-    "elect": [{"kind": "preferred"}, {"kind": "preferred", "partitions": [{"topic": "secret-plans", "partition": 0}]}],
+    "elect": [
+        {"kind": "preferred"},
+        {"kind": "preferred", "partitions": []},
+        {"kind": "preferred", "partitions": [{"topic": "secret-plans", "partition": 0}]},
+    ],
     "create_topic": [{"name": "secret-new"}],
     "delete_topic": [{"name": "secret-plans", "confirm": "secret-plans"}],
     "alter_configs": [
@@ -232,11 +238,18 @@ HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
         {"group": "secret-readers", "to": "latest", "partitions": [{"topic": "shop-orders", "partition": 0}]},
         {"group": "shop-readers", "to": "latest", "partitions": [{"topic": "secret-plans", "partition": 0}]},
         {"group": "shop-readers", "to": "latest"},
+        # An empty list means all partitions that the group has offsets of.
+        {"group": "shop-readers", "to": "latest", "partitions": []},
     ],
-    "delete_group": [{"group": "secret-readers", "confirm": "secret-readers"}],
+    "delete_group": [
+        {"group": "secret-readers", "confirm": "secret-readers"},
+        # It has offsets in a topic that is hidden.
+        {"group": "shop-readers", "confirm": "shop-readers"},
+    ],
     "reassign": [{"partitions": [{"topic": "secret-plans", "partition": 0, "replicas": [1]}]}],
     "cancel_moves": [
         {"partitions": None},
+        {"partitions": []},
         {"partitions": [{"topic": "secret-plans", "partition": 0}]},
         {
             "partitions": [
@@ -325,6 +338,57 @@ def test_an_export_that_the_cluster_does_not_offer_is_refused_and_in_the_audit(c
     entry = console.get("audit")["entries"][0]
     assert (entry["user"], entry["action"], entry["result"]) == ("root", "export-acls", "refused")
     assert console.ask("acls", format="xml").code == "bad-request"
+
+
+def test_the_audit_log_has_nothing_of_a_cluster_that_is_hidden(console: RunningConsole) -> None:
+    enter(console, "root")
+    for cluster in ("phantom", "other"):
+        body = {"partitions": [{"topic": f"of-{cluster}", "partition": 0}]}
+        assert console.request("POST", f"/api/actions/acknowledge?cluster={cluster}", body=body).code == "refused"
+    assert {"of-phantom", "of-other"} <= _named_in_audit(console)
+    enter(console, "sole")
+    assert console.ask("audit", cluster="other").code == "unknown-cluster"
+    assert "of-phantom" in _named_in_audit(console)
+    assert "of-other" not in _named_in_audit(console)
+    assert b"of-other" not in console.ask("audit", format="csv").body
+
+
+def _named_in_audit(console: RunningConsole) -> set[str]:
+    entries = console.get("audit", limit=1_000)["entries"]
+    return {
+        row["topic"] for each in entries for row in each["arguments"].get("partitions", ()) if isinstance(row, dict)
+    }
+
+
+@pytest.mark.parametrize(
+    ("route", "parameters"),
+    [("messages", {}), ("messages", {"format": "csv"}), ("message", {"partition": 0, "offset": 0}), ("tail", {})],
+    ids=str,
+)
+def test_records_of_internal_topics_are_hidden_from_users_with_patterns(
+    console: RunningConsole, phantom: PhantomCluster, route: str, parameters: dict[str, object]
+) -> None:
+    """Committed offsets name every group and topic."""
+    if "__consumer_offsets" not in phantom.change(lambda state: list(state.topics)):
+        phantom.change(lambda state: state.create_topic("__consumer_offsets", 1))
+    enter(console, "team")
+    console.until(lambda: console.ask("topic", name="__consumer_offsets").status == 200, "the topic is there")
+    assert console.ask(route, topic="__consumer_offsets", **parameters).code == "role"
+    again = {"topic": "__consumer_offsets", "partition": 0, "offset": 0, "to": "shop-orders"}
+    assert console.post("actions/produce-again", again).code == "role"
+    assert console.post("actions/copy-records", {"topic": "__consumer_offsets", "to": "shop-orders"}).code == "role"
+    if route == "messages":
+        enter(console, "root")
+        assert console.ask(route, topic="__consumer_offsets", **parameters).code != "role"
+
+
+def test_the_log_directories_of_a_broker_count_what_the_patterns_allow(console: RunningConsole) -> None:
+    enter(console, "root")
+    whole = console.get("broker", id=1)
+    enter(console, "shop")
+    found = console.get("broker", id=1)
+    assert sum(each["replicas"] for each in found["directories"]) == found["replicas_total"] > 0
+    assert sum(each["replicas"] for each in whole["directories"]) > found["replicas_total"]
 
 
 def test_an_allowed_change_is_allowed(console: RunningConsole) -> None:
