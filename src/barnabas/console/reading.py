@@ -173,6 +173,9 @@ async def history(visit: Visit) -> Response:
         found = await recording.past.about()
     except Problem as problem:
         found = {"first_ms": None, "last_ms": None, "gaps": [], "minutes": [], "text": problem.text}
+    if visit.scope.is_restricted:
+        # They are those of all topics.
+        found["minutes"] = []
     return visit.answer_of_console(found | {"recording": recording.is_recording, "problem": recording.problem})
 
 
@@ -181,7 +184,10 @@ async def whatif(visit: Visit) -> Response:
     require_filled(screens)
     kind = parameters.choice("ask", tuple(ASKS))
     question = question_of(kind, _objects(parameters, kind))
-    return visit.answer(await what_if(screens.cluster, kind, question, with_states=parameters.flag("states")))
+    found = await what_if(screens.cluster, kind, question, with_states=parameters.flag("states"))
+    if not visit.scope.sees_all_topics:
+        found["notes"].append("topics that no pattern of this user allows are not considered")
+    return visit.answer(found)
 
 
 async def moves(visit: Visit) -> Response:

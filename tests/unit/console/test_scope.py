@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from tests.support.console_server import RunningConsole, target_of
 
+from barnabas.console.occurrences import Occurrence, Occurrences
 from barnabas.console.problems import Problem
+from barnabas.console.scoped import ScopedOccurrences
 from barnabas.console.security.passwords import Hashed
 from barnabas.console.security.rights import ROUTES, Role, Route
 from barnabas.console.security.scope import Patterns, Scope, fits
 from barnabas.console.security.scope_rules import CHANGES, OF_MANY_TOPICS, READS, check
 from barnabas.console.security.users import User, UsersError, UsersFile
 from barnabas.console.state import ConsoleOptions
+from barnabas.monitor.severity import Severity
 from barnabas.testing.phantom import PhantomCluster
 
 PASSWORD = Hashed("00" * 16, "00" * 32)
@@ -358,6 +361,71 @@ def _named_in_audit(console: RunningConsole) -> set[str]:
     return {
         row["topic"] for each in entries for row in each["arguments"].get("partitions", ()) if isinstance(row, dict)
     }
+
+
+def test_events_and_moments_have_no_numbers_of_what_is_hidden(console: RunningConsole) -> None:
+    enter(console, "root")
+    every = [each for each in console.get("timeline")["events"] if each.get("sample")]
+    whole = [each for each in every if each["count"] > 20]
+    assert whole
+    console.until(lambda: bool(console.get("history")["minutes"]), "something is recorded")
+    enter(console, "shop")
+    events = console.get("timeline")["events"]
+    folded = [each for each in events if each["subject"] == "partitions of several topics"]
+    assert {each["id"] for each in folded} >= {each["id"] for each in whole}
+    assert all(each["count"] == max(1, len(each["sample"])) for each in folded)
+    assert sum(count for _, count, _ in console.get("timeline")["minutes"]) <= sum(each["count"] for each in events)
+    assert console.get("history")["minutes"] == []
+    assert "topics that no pattern" in " ".join(console.get("whatif", ask="restart", broker=1)["notes"])
+
+
+@pytest.mark.parametrize(
+    ("topics", "count", "expected"),
+    [
+        (["shop-orders", "secret-plans"], 1_200, [{"topic": "shop-orders", "partition": 0}]),
+        (["secret-plans"], 1_200, []),
+        (["shop-orders"] * 3 + ["secret-plans"] * 6, 9, [{"topic": "shop-orders", "partition": 0}] * 3),
+        (["secret-plans"] * 9, 9, None),
+    ],
+)
+def test_an_event_of_many_topics_has_no_number_of_partitions(
+    topics: list[str], count: int, expected: list[dict[str, Any]] | None
+) -> None:
+    """An event of which all partitions are known and hidden does not exist; of others the page names those allowed."""
+    shown = {
+        "subject": f"{count:,} partitions",
+        "text": "leader 3 -> 1 (1,000), 3 left the ISR, now under-replicated (200)",
+        "cause": "secret-plans and others",
+        "codes": ["broker-gone"],
+        "count": count,
+        "sample": [{"topic": each, "partition": 0} for each in topics],
+    }
+    base = Occurrences()
+    base._keep(Occurrence(1, 5, "leader-change", None, None, Severity.WARNING, shown, troubled=count))
+    scoped = ScopedOccurrences(base, Scope.of([SHOP]))
+    scoped.follow()
+    assert len(scoped.events) == (expected is not None)
+    for event in scoped.events:
+        assert event.shown["sample"] == expected
+        assert event.shown["subject"] == "partitions of several topics"
+        assert event.shown["text"] == "leader 3 -> 1, 3 left the ISR, now under-replicated"
+        assert event.shown["cause"] == "broker-gone"
+        assert event.shown["count"] == max(1, len(expected or ()))
+        assert event.troubled == 0
+
+
+def test_an_acknowledgement_is_seen_by_those_whose_patterns_allow_the_partition(console: RunningConsole) -> None:
+    enter(console, "root")
+    body = {"partitions": [{"topic": topic, "partition": 0} for topic in ("shop-orders", "secret-plans")]}
+    assert console.post("actions/acknowledge", body | {"note": "mine"}).status == 200
+    assert console.get("overview")["acknowledged"] == 2
+    enter(console, "shop")
+    found = console.get("overview")
+    assert found["acknowledged"] == 1
+    (noted,) = [each for each in found["worst"] if each["acknowledged"]]
+    assert (noted["topic"], noted["acknowledged"]["note"]) == ("shop-orders", "mine")
+    enter(console, "root")
+    assert console.post("actions/acknowledge", body | {"withdraw": True}).status == 200
 
 
 @pytest.mark.parametrize(
