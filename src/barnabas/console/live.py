@@ -59,7 +59,7 @@ class _Stream:
 
 async def live(visit: Visit) -> Response:
     turn = visit.parameters.text("turn", "")
-    visit.console.streams.check_room(turn)
+    visit.console.streams.check_room(visit.session, turn)
     screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.live, visit.parameters)
     after = visit.request.headers.get("last-event-id") or visit.parameters.text("after", "")
     stream = _Stream(screen, visit.scope, _Status(screen), after)

@@ -15,8 +15,9 @@ from typing import Final
 from barnabas.console.problems import Problem
 from barnabas.console.security.sessions import Session
 
-#: The streams of the whole console.
+#: The streams of the whole console, and those of one browser, which leave room for others.
 STREAMS_MAX: Final = 100
+BROWSER_MAX: Final = 50
 #: The connections of one browser that its streams keep. The others are for requests, some of which take seconds.
 KEPT_MAX: Final = 3
 #: The time after which a page asks for the next turn of a stream.
@@ -56,10 +57,16 @@ class Streams:
         """Returns the number of connections that streams keep."""
         return len(self._open)
 
-    def check_room(self, token: str = "") -> None:
+    def check_room(self, session: Session | None, token: str = "") -> None:
         """Raises Problem if there are too many streams for another one; the one left by this name has its room."""
-        if token not in self._waiting and len(self._open) + len(self._waiting) >= STREAMS_MAX:
+        if token in self._waiting:
+            return
+        if len(self._open) + len(self._waiting) >= STREAMS_MAX:
             raise Problem("rate", f"this console already has {STREAMS_MAX} live pages", retry_s=5)
+        browser = _browser(session)
+        own = [*(each.browser for each in self._open), *(each for each, _, _ in self._waiting.values())]
+        if browser and own.count(browser) >= BROWSER_MAX:
+            raise Problem("rate", f"this browser already has {BROWSER_MAX} live pages", retry_s=5)
 
     def connect(self, session: Session | None, on_wanted: Callable[[], None]) -> Connection | None:
         """Returns a connection for a stream that can take turns, which is asked for that by `on_wanted`; None if the

@@ -129,3 +129,20 @@ def test_there_is_a_limit_of_all_streams(
     turn = _turn(console, "overview")[-1][2]["turn"]
     assert console.ask("live", screen="overview").code == "rate"
     assert _turn(console, "overview", turn)[-1][1] == "turn", "one that takes turns has its place"
+
+
+def test_one_browser_leaves_room_for_others(
+    console: RunningConsole, full: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.console.streams.BROWSER_MAX", KEPT_MAX + 1)
+    turn = _turn(console, "overview")[-1][2]["turn"]
+    answer = console.ask("live", screen="overview")
+    assert (answer.code, answer.json["error"]["text"]) == (
+        "rate",
+        f"this browser already has {KEPT_MAX + 1} live pages",
+    )
+    assert _turn(console, "overview", turn)[-1][1] == "turn", "one that takes turns has its place"
+    console.cookie = ""
+    console.session()
+    with console.live("overview") as messages:
+        assert next(messages)[1] == "hello", "another browser has room"

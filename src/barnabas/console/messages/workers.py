@@ -59,7 +59,9 @@ class Worker:
                 incoming.write(data)
                 await incoming.drain()
                 length = int.from_bytes(await outgoing.readexactly(_UINT32), "little")
-                answer = orjson.loads(await outgoing.readexactly(min(length, _ANSWER_MAX)))
+                if length > _ANSWER_MAX:
+                    raise Problem("too-large", f"a record with more than {_ANSWER_MAX >> 20} MiB cannot be read here")
+                answer = orjson.loads(await outgoing.readexactly(length))
         except TimeoutError as error:
             raise Problem("timeout", "the filter needs more time than a search can use") from error
         except (OSError, EOFError) as error:
