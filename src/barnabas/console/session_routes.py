@@ -26,8 +26,16 @@ _NAME_MAX: Final = 200
 _OWN_NAVIGATION: Final = frozenset({"none", "same-origin"})
 
 
-def cookie_name(*, is_tls: bool) -> str:
-    return TLS_COOKIE if is_tls else COOKIE
+def cookie_name(host: str, *, is_tls: bool) -> str:
+    """Returns the name of the cookie for a Host header. A browser sends the cookies of a host to all its ports: two
+    consoles on one machine would otherwise end each other's sessions.
+    """
+    name, port = TLS_COOKIE if is_tls else COOKIE, host.rpartition(":")[2]
+    return f"{name}_{port}" if port.isascii() and port.isdigit() else name
+
+
+def cookie_of(visit: Visit) -> str:
+    return cookie_name(visit.request.headers.get("host", ""), is_tls=visit.console.options.is_tls)
 
 
 async def session(visit: Visit) -> Response:
@@ -113,7 +121,7 @@ def _note(visit: Visit, user: str, action: str, result: str, text: str) -> None:
 
 
 def _end(visit: Visit) -> None:
-    cookie = visit.request.cookies.get(cookie_name(is_tls=visit.console.options.is_tls))
+    cookie = visit.request.cookies.get(cookie_of(visit))
     if cookie:
         visit.console.sessions.end(cookie)
 
@@ -160,7 +168,7 @@ async def _span(visit: Visit) -> dict[str, Any] | None:
 
 def _with_cookie(visit: Visit, response: Response, value: str) -> Response:
     is_tls = visit.console.options.is_tls
-    name = cookie_name(is_tls=is_tls)
+    name = cookie_of(visit)
     if value:
         response.set_cookie(name, value, httponly=True, samesite="strict", secure=is_tls, path="/")
     else:

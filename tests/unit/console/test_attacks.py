@@ -217,7 +217,7 @@ def log_in(console: RunningConsole, user: object, password: object) -> Answer:
 
 def test_a_log_in_gives_a_new_session_that_no_script_and_no_other_site_sees(guarded: RunningConsole) -> None:
     assert guarded.session()["is_login_needed"] is True
-    guarded.cookie = "barnabas_console=chosen-by-an-attacker"
+    guarded.take_cookie("chosen-by-an-attacker")
     answer = log_in(guarded, "anna", "right-password")
     assert answer.json["role"] == "operator"
     cookie = answer.headers["set-cookie"]

@@ -13,6 +13,7 @@ import pytest
 from tests.support.console_server import RunningConsole, target_of
 
 from barnabas.cli.console import _options
+from barnabas.cli.contexts.store import ContextFile
 from barnabas.console.config_file import ConfigFile
 from barnabas.console.security.passwords import Hashed, hashed
 from barnabas.console.security.rights import Role
@@ -34,15 +35,20 @@ def users(tmp_path: Path) -> Path:
     return file.path
 
 
-def said(users: Path, *, insecure: bool = False, hosts: tuple[str, ...] = ()) -> ConfigFile:
+def said(users: Path | None, *, insecure: bool = False, hosts: tuple[str, ...] = ()) -> ConfigFile:
     return ConfigFile(users=users, insecure=insecure, allowed_hosts=hosts)
 
 
+@pytest.fixture(autouse=True)
+def no_default_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of users that none is named for has none."""
+    monkeypatch.setattr("barnabas.cli.console.users_file", lambda _environment: ContextFile(tmp_path / "contexts.json"))
+
+
 @pytest.mark.parametrize("host", NETWORK)
-def test_on_an_address_of_the_network_it_needs_users_and_tls(host: str, users: Path, tmp_path: Path) -> None:
-    none = tmp_path / "none.json"
+def test_on_an_address_of_the_network_it_needs_users_and_tls(host: str, users: Path) -> None:
     with pytest.raises(Failure, match="the console has no users"):
-        _options(said(none), Place(host, certificate=PEM, key=PEM))
+        _options(said(None), Place(host, certificate=PEM, key=PEM))
     with pytest.raises(Failure, match="plain text"):
         _options(said(users), Place(host))
     found = _options(said(users), Place(host, certificate=PEM, key=PEM))
@@ -50,18 +56,62 @@ def test_on_an_address_of_the_network_it_needs_users_and_tls(host: str, users: P
 
 
 @pytest.mark.parametrize("host", NETWORK)
-def test_insecure_is_said_and_users_are_still_asked_for(host: str, users: Path, tmp_path: Path) -> None:
+def test_insecure_is_said_and_users_are_still_asked_for(host: str, users: Path) -> None:
     assert _options(said(users, insecure=True), Place(host)).users == users
-    assert _options(said(tmp_path / "none.json", insecure=True), Place(host)).users is None
+    assert _options(said(None, insecure=True), Place(host)).users is None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
-def test_on_this_machine_it_needs_neither_and_asks_for_users_if_there_are_some(
-    host: str, users: Path, tmp_path: Path
-) -> None:
+def test_on_this_machine_it_needs_neither_and_asks_for_users_if_there_are_some(host: str, users: Path) -> None:
     assert is_loopback(host)
-    assert _options(said(tmp_path / "none.json"), Place(host)).users is None
+    assert _options(said(None), Place(host)).users is None
     assert _options(said(users), Place(host)).users == users
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_a_file_of_users_that_is_named_must_have_some(tmp_path: Path, insecure: bool) -> None:
+    """A mistake in its name must not open the console to everybody."""
+    with pytest.raises(Failure, match=r"none\.json has no users"):
+        _options(said(tmp_path / "none.json", insecure=insecure), Place())
+    file = UsersFile(tmp_path / "empty.json")
+    file.put(User("anna", Role.ADMIN, Hashed("00" * 16, "00" * 32)))
+    file.remove("anna")
+    with pytest.raises(Failure, match=r"empty\.json has no users"):
+        _options(said(file.path, insecure=insecure), Place())
+
+
+def test_without_users_on_all_addresses_no_name_of_a_stranger_leads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Machine")
+    monkeypatch.setattr("socket.getfqdn", lambda: "machine.example")
+    hosts = _options(said(None, insecure=True), Place("0.0.0.0")).hosts
+    assert hosts == {"machine", "machine.example"}
+    with (
+        PhantomCluster(topics=1) as phantom,
+        RunningConsole([target_of(phantom)], ConsoleOptions(hosts=hosts)) as running,
+    ):
+        answers = {
+            host: running.request("GET", "/api/overview", headers={"Host": host}).status
+            for host in (
+                "10.1.2.3:8088",
+                "[fe80::1]:8088",
+                "machine:8088",
+                "localhost",
+                "evil.example:8088",
+                "10.1.2.3.evil",
+            )
+        }
+        assert [host for host, status in answers.items() if status != 200] == ["evil.example:8088", "10.1.2.3.evil"]
+
+
+def test_two_consoles_of_one_machine_leave_each_other_their_sessions() -> None:
+    with (
+        PhantomCluster(topics=1) as phantom,
+        RunningConsole([target_of(phantom)]) as one,
+        RunningConsole([target_of(phantom)]) as other,
+    ):
+        tokens = [each.session()["token"] for each in (one, other)]
+        one.cookie = other.cookie = f"{one.cookie}; {other.cookie}"
+        assert [each.session()["token"] for each in (one, other)] == tokens
 
 
 def test_a_certificate_needs_its_key(users: Path) -> None:
@@ -126,7 +176,7 @@ def test_over_tls_the_cookie_is_of_this_host_and_of_tls_alone(secure: RunningCon
     answer = ask(secure, authority, "POST", "/api/login", Origin=own)
     assert answer.status == 200
     cookie = answer.headers["set-cookie"]
-    assert cookie.startswith("__Host-barnabas_console=")
+    assert cookie.startswith(f"__Host-barnabas_console_{urlsplit(secure.url).port}=")
     parts = {each.strip().lower() for each in cookie.split(";")[1:]}
     assert parts >= {"secure", "httponly", "samesite=strict", "path=/"}
     assert not any(each.startswith("domain") for each in parts)

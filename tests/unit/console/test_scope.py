@@ -81,7 +81,8 @@ def enter(console: RunningConsole, user: str) -> None:
     assert console.console.users is not None
     found = console.console.users.read()[user]
     cookie, session = console.console.sessions.begin(user, found.role, PASSWORD.digest)
-    console.cookie, console.token = f"barnabas_console={cookie}", session.token
+    console.take_cookie(cookie)
+    console.token = session.token
 
 
 READING: list[tuple[str, dict[str, object]]] = [
