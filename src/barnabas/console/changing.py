@@ -39,7 +39,7 @@ _AUDIT_COLUMNS: Final = (
 )
 #: Arguments that are or can be content of records, or passwords.
 _CONTENT: Final = frozenset({"headers", "password", "filter", "q"})
-#: Those that are content unless they are numbers: an offset, or a time.
+#: Arguments that are content unless they are numbers: an offset, or a time.
 _FIELDS: Final = frozenset({"key", "value"})
 _CONFIGS: Final = ("set", "configs")
 

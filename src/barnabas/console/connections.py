@@ -41,7 +41,7 @@ class LimitedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # What trickles in does not move the limit.
+        # Bytes that trickle in do not move the limit.
         self._await_head()
 
     def on_response_complete(self) -> None:

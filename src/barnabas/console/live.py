@@ -93,7 +93,7 @@ async def _sent(visit: Visit, new: _Stream, turn: str) -> AsyncIterator[bytes]:
             for message in (*stream.status.news(), *screen.news()):
                 yield _event(message, screen)
             if connection is None or connection.is_wanted:
-                # What changed meanwhile was told while this stream was not among those that wait.
+                # A change meanwhile was announced while this stream was not among those that wait.
                 pause_ms = SOON_MS if news.is_set() else streams.pause_ms(visit.session, cluster)
                 token = streams.leave(visit.session, cluster, stream, screen.end)
                 is_left = True

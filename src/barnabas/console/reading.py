@@ -174,7 +174,7 @@ async def history(visit: Visit) -> Response:
     except Problem as problem:
         found = {"first_ms": None, "last_ms": None, "gaps": [], "minutes": [], "text": problem.text}
     if visit.scope.is_restricted:
-        # They are those of all topics.
+        # The counts are those of all topics.
         found["minutes"] = []
     return visit.answer_of_console(found | {"recording": recording.is_recording, "problem": recording.problem})
 

@@ -91,7 +91,7 @@ async def login(visit: Visit) -> Response:
     async with console.hashing:
         is_correct = await asyncio.to_thread(is_right, password, NOBODY if user is None else user.password)
     if user is None or not is_correct:
-        # What is no user's name can be a password in the wrong field.
+        # A name that no user has can be a password in the wrong field.
         _note(visit, "" if user is None else name, "login", "refused", "the user or the password is wrong")
         raise Problem("login", "the user or the password is wrong")
     console.login_limits.succeeded(name, visit.address)

@@ -21,8 +21,8 @@ STREAMS_MAX: Final = 100
 BROWSER_MAX: Final = 50
 #: The connections of one browser that its streams keep. The others are for requests, some of which take seconds.
 KEPT_MAX: Final = 3
-#: The time after which a page asks for the next turn of a stream that no other one tells of a change, and of one that
-#: another one tells, in case that page does not.
+#: The time after which a page asks for the next turn of a stream if no other stream announces changes; and if one does,
+#: for the case that its page does not pass them on.
 PAUSE_MS: Final = 250
 TOLD_PAUSE_MS: Final = 1_000
 #: The time in which it must ask: after that, the stream begins again where the page was.
@@ -79,7 +79,8 @@ class Streams:
         if len(self._open) + len(self._waiting) >= STREAMS_MAX:
             raise Problem("rate", f"this console already has {STREAMS_MAX} live pages", retry_s=5)
         browser = _browser(session)
-        own = sum(each.browser == browser for each in (*self._open, *self._waiting.values()))
+        own = sum(each.browser == browser for each in self._open)
+        own += sum(each.browser == browser for each in self._waiting.values())
         if browser and own >= BROWSER_MAX:
             raise Problem("rate", f"this browser already has {BROWSER_MAX} live pages", retry_s=5)
 

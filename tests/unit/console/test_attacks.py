@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -415,11 +416,12 @@ def test_a_filter_that_never_ends_is_ended_and_the_next_search_works() -> None:
     ids=["values", "names", "number", "controls"],
 )
 def test_one_answer_of_a_worker_is_small_whatever_is_in_the_records(record: Record, is_raw: bool) -> None:
-    """Records that are some kilobytes compressed are gigabytes as text. The search goes on where the answer ended."""
+    """Records that are some kilobytes compressed are gigabytes as text. The search continues where the answer ended."""
     records = [Record(offset, 0, record.key, record.value, record.headers) for offset in range(NUMBER)]
     data = bytes(encode_batch(records, base_offset=0))
     job = job_of({"body": "text", "key": "text", "is_raw": is_raw})
-    found, place = [], 0
+    found: list[dict[str, Any]] = []
+    place = 0
     while place < len(records):
         head = {"partition": 0, "from": place, "to": len(records), "count_max": 10_000}
         part = search_chunk(job, head, data)

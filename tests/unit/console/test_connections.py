@@ -86,7 +86,7 @@ def test_an_answer_that_nobody_reads_ends(console: RunningConsole) -> None:
 
 
 def test_an_answer_that_is_read_slowly_arrives(console: RunningConsole) -> None:
-    """It takes several times as long as a client can stand still."""
+    """The answer takes several times as long as a client can stand still."""
     with ExitStack() as stack:
         client = connect(console, stack)
         client.sendall(b"GET /assets/large.js HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")

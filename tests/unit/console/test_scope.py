@@ -247,7 +247,7 @@ HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
     ],
     "delete_group": [
         {"group": "secret-readers", "confirm": "secret-readers"},
-        # It has offsets in a topic that is hidden.
+        # The group has offsets in a topic that is hidden.
         {"group": "shop-readers", "confirm": "shop-readers"},
     ],
     "reassign": [{"partitions": [{"topic": "secret-plans", "partition": 0, "replicas": [1]}]}],
