@@ -1,7 +1,7 @@
 """The connections of clients: one that sends no whole request in time, or reads no answer, ends.
 
 The server has a limit of connections. Without these limits of time, so many clients that do nothing would keep all
-others out.
+others out. What is refused here, before it reaches the gate, has the headers of the gate's answers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import asyncio
 import fcntl
 import struct
 import termios
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
+import orjson
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from barnabas.console.problems import Problem
+from barnabas.console.security.gate import HEADERS
 
 #: The time for the head of a request, from its first byte or from the beginning of the connection. The body has a limit
 #: of its own (`security.gate`).
@@ -32,6 +37,10 @@ class LimitedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency:
+            self.app = _full
+        # The server's own refusal of too many connections has no headers of the gate.
+        self.limit_concurrency = None
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -43,6 +52,17 @@ class LimitedConnection(H11Protocol):
         super().data_received(data)
         # Bytes that trickle in do not move the limit.
         self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        named = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(msg)), "connection": "close"}
+        lines = [
+            "HTTP/1.1 400 Bad Request",
+            *(f"{name}: {value}" for name, value in (named | HEADERS).items()),
+            "",
+            msg,
+        ]
+        self.transport.write("\r\n".join(lines).encode("ascii"))
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -91,3 +111,12 @@ class LimitedConnection(H11Protocol):
         if self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None
+
+
+async def _full(_scope: Any, _receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+    """Answers a request of a connection beyond the limit."""
+    body = orjson.dumps(Problem("unreachable", "this console has too many connections").to_json())
+    named = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close", **HEADERS}
+    headers = [(name.encode(), value.encode()) for name, value in named.items()]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

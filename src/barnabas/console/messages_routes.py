@@ -90,7 +90,7 @@ async def searched(visit: Visit, question: SearchQuestion) -> dict[str, Any]:
     console, cluster = visit.console, visit.screens.cluster
     require_records(visit, question.topic)
     question = replace(question, hidden=console.hidden_fields(cluster.name, question.topic))
-    async with console.workers.worker() as worker:
+    async with console.workers.worker(visit.browser) as worker:
         return await Search(cluster, worker, question, console.registries.get(cluster.name)).run()
 
 

@@ -88,7 +88,7 @@ async def _read(visit: Visit, to: str, question: SearchQuestion) -> dict[str, An
     hidden = console.hidden_fields(cluster.name, question.topic)
     if not set(hidden) <= set(console.hidden_fields(cluster.name, to)):
         raise Problem("refused", f"{question.topic} has masked fields, which are not masked in {to}")
-    async with console.workers.worker() as worker:
+    async with console.workers.worker(visit.browser) as worker:
         wanted = replace(question, hidden=hidden)
         return await Search(cluster, worker, wanted, console.registries.get(cluster.name)).run()
 

@@ -46,7 +46,7 @@ async def _stream(visit: Visit, question: SearchQuestion, scope: Scope) -> Async
     question = replace(question, hidden=console.hidden_fields(cluster.name, question.topic))
     connection = console.streams.connect_always(visit.session)
     try:
-        async with console.tails.worker() as worker:
+        async with console.tails.worker(visit.browser) as worker:
             tailing = Tail(cluster, worker, question, console.registries.get(cluster.name))
             loop, said_s, before = asyncio.get_running_loop(), 0.0, None
             async with aclosing(tailing.rounds()) as rounds:

@@ -42,6 +42,11 @@ class Visit:
         return "" if self.session is None else self.session.user
 
     @property
+    def browser(self) -> str:
+        """Returns what distinguishes the session from others; empty without one."""
+        return "" if self.session is None else self.session.token
+
+    @property
     def scope(self) -> Scope:
         """Returns what this visitor sees."""
         return self.console.scope_of(self.session)

@@ -12,6 +12,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from tests.support.console_server import Answer, RunningConsole, target_of
 from barnabas.console.csv_text import cell, csv_text, file_name
 from barnabas.console.messages.filters import NAMES, Filter, FilterError
 from barnabas.console.messages.worker import job_of, search_chunk
-from barnabas.console.messages.workers import Worker, Workers
+from barnabas.console.messages.workers import BROWSER_MAX, WORKERS_MAX, Worker, Workers
 from barnabas.console.pages import HOW_TO_BUILD, Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import BODY_MAX, CONTENT_SECURITY_POLICY
@@ -399,6 +400,26 @@ def test_a_filter_that_never_ends_is_ended_and_the_next_search_works() -> None:
             assert (await worker.ask({"type": "begin", "filter": "true"}, timeout_s=20))["error"] is None
             found = await worker.ask(head, _batch(b"{}"), timeout_s=20)
             assert [record["offset"] for record in found["records"]] == [0]
+        await workers.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_one_browser_leaves_a_search_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.console.messages.workers._WAIT_S", 0.1)
+
+    async def main() -> None:
+        workers = Workers()
+        async with AsyncExitStack() as stack:
+            for _ in range(BROWSER_MAX):
+                await stack.enter_async_context(workers.worker("one"))
+            with pytest.raises(Problem, match=f"{BROWSER_MAX} searches of this browser are running"):
+                await stack.enter_async_context(workers.worker("one"))
+            async with workers.worker("other"):
+                with pytest.raises(Problem, match=f"{WORKERS_MAX} searches are running"):
+                    await stack.enter_async_context(workers.worker("third"))
+        async with workers.worker("one"):
+            assert workers._browsers == {"one": 1}
         await workers.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))

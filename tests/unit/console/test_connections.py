@@ -12,6 +12,7 @@ import pytest
 from tests.support.console_server import RunningConsole, target_of
 
 from barnabas.console.pages import Pages
+from barnabas.console.security.gate import CONTENT_SECURITY_POLICY
 from barnabas.testing.phantom import PhantomCluster
 
 HEAD_S, STALLED_S = 0.5, 0.5
@@ -54,7 +55,26 @@ def test_so_many_clients_without_a_request_keep_others_out_for_a_limited_time(
         for _ in range(CONNECTIONS_MAX + 5):
             connect(console, stack).sendall(begin)
         console.until(lambda: console.request("GET", "/").status == 503, "the server is not full")
+        answer = console.request("GET", "/api/overview")
+        assert answer.code == "unreachable"
+        assert answer.json["error"]["text"] == "this console has too many connections"
+        assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+        assert answer.headers["connection"] == "close"
         console.until(lambda: console.request("GET", "/").status == 200, "they keep others out", within_s=10)
+
+
+def test_what_is_no_request_gets_the_headers_of_all_answers(console: RunningConsole) -> None:
+    with ExitStack() as stack:
+        client = connect(console, stack)
+        client.sendall(b"nonsense\r\n\r\n")
+        answer = b""
+        while part := client.recv(65_536):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert CONTENT_SECURITY_POLICY.encode() in head
+    assert b"nosniff" in head
+    assert b"nonsense" not in body
 
 
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"], ids=["new", "kept alive"])
