@@ -93,6 +93,26 @@ def test_a_request_that_trickles_in_ends(console: RunningConsole, first: bytes) 
         assert HEAD_S - 0.1 < time.monotonic() - begin_s < 15
 
 
+def test_a_body_that_trickles_in_ends(console: RunningConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.console.security.gate._BODY_S", HEAD_S)
+    head = (
+        f"POST /api/login HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Length: {LARGE // 100}\r\n"
+    )
+    with ExitStack() as stack:
+        client = connect(console, stack)
+        client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
+        client.setblocking(False)
+        answer, begin_s = b"", time.monotonic()
+        while b"\r\n\r\n" not in answer and time.monotonic() - begin_s < 15:
+            with suppress(BlockingIOError):
+                answer += client.recv(65_536)
+            with suppress(ConnectionError):
+                client.send(b" ")
+            time.sleep(0.05)
+    assert answer.startswith(b"HTTP/1.1 504")
+    assert b"connection: close" in answer
+
+
 def test_an_answer_that_nobody_reads_ends(console: RunningConsole) -> None:
     with ExitStack() as stack:
         client = connect(console, stack)
