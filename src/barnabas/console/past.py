@@ -76,10 +76,10 @@ class PastCluster(ClusterView):
 
 class PastReader:
     """The history in one file. `name` and `boot` are those of the cluster that is watched, `cluster_id` returns the id
-    that it must have; None for any.
+    that the file must have.
     """
 
-    def __init__(self, path: Path, name: str, boot: str, cluster_id: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(self, path: Path, name: str, boot: str, cluster_id: Callable[[], str | None] | None = None) -> None:
         self._path = path
         self._name = name
         self._boot = boot
@@ -176,6 +176,8 @@ class PastReader:
 
     def _check_cluster(self, history: History) -> None:
         """Raises HistoryError for the history of another cluster, whose moments are not those of this one."""
+        if self._cluster_id is None:
+            return
         wanted, found = self._cluster_id(), history.cluster_id
         if None not in (wanted, found) and wanted != found:
             raise HistoryError(f"{self._path}: this is the history of cluster {found}, but this cluster is {wanted}")
