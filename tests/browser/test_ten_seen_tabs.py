@@ -1,4 +1,6 @@
-"""Ten tabs of one browser that are all seen: more than it has connections to one host, and each one is live."""
+"""Ten tabs of one browser that are all seen, each in its window: more than it has connections to one host, and each one
+is live.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def _seen_after_s(pages: list[Page], begin_ms: float) -> list[float]:
 def pages(visit: Visit, console: RunningConsole) -> list[Page]:
     """Opens the tabs; all of them are live."""
     assert len(TABS) == 10
-    pages = [visit.open(path) for path in TABS]
+    first, *others = TABS
+    opener = visit.open(first)
+    pages = [opener, *(visit.open_window(path, opener) for path in others)]
     for page in pages:
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         expect(page.locator(".live")).to_have_attribute("data-live", "on")

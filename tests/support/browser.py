@@ -78,7 +78,17 @@ class Visit:
         self._allowed.append(pattern)
 
     def open(self, path: str = "/") -> Page:
-        page = self.context.new_page()
+        return self._goto(self.context.new_page(), path)
+
+    def open_window(self, path: str, opener: Page) -> Page:
+        """Opens a page in a window of its own. Of the tabs of one window a browser draws the one in front; it says that
+        the others are visible, too, if it has no screen, but draws them once a second.
+        """
+        with self.context.expect_page() as opened:
+            opener.evaluate("() => void open('about:blank', '_blank', 'popup,noopener,width=1280,height=800')")
+        return self._goto(opened.value, path)
+
+    def _goto(self, page: Page, path: str) -> Page:
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self._note(f"error: {error}"))
         page.on("request", self._on_request)

@@ -22,6 +22,7 @@ from urllib.parse import urlencode, urlsplit
 from barnabas.cli.console import embedded_target
 from barnabas.console.pages import Pages
 from barnabas.console.serving import Place, serve
+from barnabas.console.session_routes import cookie_name
 from barnabas.console.state import Console, ConsoleOptions
 from barnabas.console.target import Target
 from barnabas.testing.phantom import PhantomCluster
@@ -136,6 +137,10 @@ class RunningConsole:
         if cookie is not None:
             self.cookie = cookie.partition(";")[0]
         return answer
+
+    def take_cookie(self, value: str) -> None:
+        """Keeps the cookie of a session that began without a request."""
+        self.cookie = f"{cookie_name(urlsplit(self.url).netloc, is_tls=False)}={value}"
 
     def session(self) -> Any:
         """Begins a session, and keeps its token. Returns the response that the page would get."""

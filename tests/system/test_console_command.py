@@ -24,7 +24,6 @@ def test_the_command_takes_its_file_and_ends_while_its_cluster_is_dead_and_a_pag
             f"""
             port = 0
             read_only = true
-            users = "users.json"
             history = "history.db"
             [[clusters]]
             name = "phantom"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -150,13 +151,18 @@ def _options(said: ConfigFile, place: Place) -> ConsoleOptions:
     insecure = bool(said.insecure)
     users_path = _users_path(said.users)
     has_users = bool(_users(users_path))
+    if said.users is not None and not has_users:
+        raise Failure(
+            f"{users_path} has no users",
+            f"add one with `barnabas console user add NAME --users {users_path}`, or name no file of users",
+        )
     _check_place(place, has_users=has_users, insecure=insecure)
     return ConsoleOptions(
         users=users_path if has_users or (not is_loopback(place.host) and not insecure) else None,
         read_only=bool(said.read_only),
         history=said.history,
         audit=said.audit or users_path.with_name(_AUDIT_NAME),
-        hosts=_hosts(place, said.allowed_hosts),
+        hosts=_hosts(place, said.allowed_hosts, has_users=has_users),
         is_tls=place.is_tls,
         role_patterns=said.roles,
         masks=said.masks,
@@ -338,14 +344,17 @@ def _check_place(place: Place, *, has_users: bool, insecure: bool) -> None:
         )
 
 
-def _hosts(place: Place, allowed: Sequence[str]) -> frozenset[str] | None:
-    """Returns the host names that requests can use; None for any name, if the console listens on all addresses and no
-    names are given.
+def _hosts(place: Place, allowed: Sequence[str], *, has_users: bool) -> frozenset[str] | None:
+    """Returns the host names that requests can use, besides addresses; None for any name, if the console listens on all
+    addresses and no names are given. Without users these are the names of this machine: a page of any other name could
+    be that of a stranger who lets it lead to this console.
     """
     names = frozenset(name.lower() for name in allowed)
-    if place.host in ("0.0.0.0", "::"):
+    if place.host not in ("0.0.0.0", "::"):
+        return names | {place.host.lower()}
+    if names or has_users:
         return names or None
-    return names | {place.host.lower()}
+    return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
 
 
 # -- users

@@ -97,7 +97,8 @@ def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Req
 
 
 def _session_of(console: Console, request: Request) -> Session | None:
-    return console.session_of(request.cookies.get(cookie_name(is_tls=console.options.is_tls)))
+    name = cookie_name(request.headers.get("host", ""), is_tls=console.options.is_tls)
+    return console.session_of(request.cookies.get(name))
 
 
 async def _show_problem(_request: Request, error: Exception) -> Response:

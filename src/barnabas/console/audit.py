@@ -1,7 +1,7 @@
 """The audit log: who did what, from where, with which result; one JSON object on each line of a file.
 
 An action is written before it begins and after it ended, so that the log also has an action during which the console
-died. Without a file, the last entries are kept in memory.
+died. The last entries are kept in memory, large ones without all of their arguments, which the file has.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 _KEPT: Final = 1_000
+#: Characters of the arguments of an entry that are kept in memory.
+_ARGUMENTS_KEPT: Final = 16_384
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -26,6 +28,8 @@ class Audit:
         self._next = 1
         #: Why the last entry could not be written; None if it was.
         self.problem: str | None = None
+        #: Whether the file ends within a line.
+        self._is_cut = False
         if path is not None:
             self._read(path)
 
@@ -33,22 +37,27 @@ class Audit:
         """Writes an entry, with its number and time."""
         found = {"id": self._next, "time_ms": self._clock_ms(), **entry}
         self._next += 1
-        self._entries.append(found)
+        self._entries.append(_kept(found))
         if self.path is not None:
+            line = json.dumps(found, ensure_ascii=False)
             try:
-                self._append(self.path, json.dumps(found, ensure_ascii=False))
-                self.problem = None
+                self._append(self.path, f"\n{line}" if self._is_cut else line)
+                self.problem, self._is_cut = None, False
             except OSError as error:
+                # A full disk can have taken a part of the line.
+                self._is_cut = True
                 self.problem = f"the audit log cannot be written: {error.strerror or error}"
                 _LOG.error("%s: %s", self.problem, found)
         return found
 
-    def entries(self, *, before: int | None = None, limit: int = 100, user: str | None = None) -> list[dict[str, Any]]:
-        """Returns entries, the newest first; with a user, only that user's."""
+    def entries(
+        self, *, before: int | None = None, limit: int = 100, is_seen: Callable[[Mapping[str, Any]], bool] | None = None
+    ) -> list[dict[str, Any]]:
+        """Returns entries, the newest first; only those that `is_seen` returns True for."""
         found = [
             entry
             for entry in self._entries
-            if (before is None or entry["id"] < before) and (user is None or entry.get("user") == user)
+            if (before is None or entry["id"] < before) and (is_seen is None or is_seen(entry))
         ]
         return found[::-1][:limit]
 
@@ -62,11 +71,18 @@ class Audit:
         try:
             with path.open(encoding="utf-8", errors="replace") as file:
                 for line in file:
+                    self._is_cut = not line.endswith("\n")
                     try:
                         entry = json.loads(line)
                         self._next = max(self._next, int(entry["id"]) + 1)
                     except (ValueError, KeyError, TypeError):
                         continue  # A line that a crash cut off.
-                    self._entries.append(entry)
+                    self._entries.append(_kept(entry))
         except FileNotFoundError:
             return
+
+
+def _kept(entry: dict[str, Any]) -> dict[str, Any]:
+    """Returns an entry as it is kept in memory: a plan of many thousand moves would need a megabyte."""
+    text = json.dumps(entry.get("arguments"), ensure_ascii=False)
+    return entry if len(text) <= _ARGUMENTS_KEPT else entry | {"arguments": {"shortened": text[:_ARGUMENTS_KEPT]}}

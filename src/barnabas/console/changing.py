@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -22,7 +22,8 @@ from barnabas.console.watched import WatchedCluster
 
 Action = Callable[[WatchedCluster, Inputs, Role], Awaitable[dict[str, Any]]]
 VisitedAction = Callable[[Visit, Inputs], Awaitable[dict[str, Any]]]
-_SECRET: Final = re.compile(r"password|secret|token|jaas|\.key$|credential", re.IGNORECASE)
+#: Names of sensitive configurations; Kafka's chains of certificates are among them.
+_SECRET: Final = re.compile(r"password|passphrase|secret|token|jaas|\.key$|credential|certificate", re.IGNORECASE)
 _HIDDEN: Final = "(hidden)"
 _AUDIT_COLUMNS: Final = (
     "id",
@@ -36,9 +37,11 @@ _AUDIT_COLUMNS: Final = (
     "text",
     "arguments",
 )
-#: Arguments that are content of records, or passwords.
-_CONTENT: Final = frozenset({"headers", "password"})
+#: Arguments that are or can be content of records, or passwords.
+_CONTENT: Final = frozenset({"headers", "password", "filter", "q"})
+#: Arguments that are content unless they are numbers: an offset, or a time.
 _FIELDS: Final = frozenset({"key", "value"})
+_CONFIGS: Final = ("set", "configs")
 
 
 async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Callable[[], Awaitable[Any]]) -> Any:
@@ -67,19 +70,25 @@ async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Ca
 
 
 async def lab(visit: Visit) -> Response:
-    return visit.answer(await visit.console.labs[visit.live.cluster.name].state())
+    return visit.answer_of_console(await visit.console.labs[visit.live.cluster.name].state())
 
 
 async def audit(visit: Visit) -> Response:
     parameters = visit.parameters
     limit = parameters.number("limit", 100, least=1, most=1_000)
-    # The arguments of others' actions can name anything, so a user with patterns sees only the user's own.
-    user = visit.user if visit.scope.is_restricted else None
-    entries = visit.console.audit.entries(before=parameters.maybe_number("before"), limit=limit, user=user)
+    scope, user = visit.scope, visit.user
+
+    def is_seen(entry: Mapping[str, Any]) -> bool:
+        # The arguments of others' actions can name anything, so a user with patterns of topics or groups sees only the
+        # user's own; another one sees those of the clusters that the patterns allow.
+        is_own = entry.get("user") == user
+        return is_own or (not scope.is_restricted and scope.sees_cluster(str(entry.get("cluster", ""))))
+
+    entries = visit.console.audit.entries(before=parameters.maybe_number("before"), limit=limit, is_seen=is_seen)
     if parameters.choice("format", ("json", "csv"), "json") == "csv":
         rows = (entry | {"arguments": json.dumps(entry.get("arguments"))} for entry in entries)
         return file_response(csv_text(_AUDIT_COLUMNS, rows), "audit.csv", CSV)
-    return visit.answer({"entries": entries, "problem": visit.console.audit.problem})
+    return visit.answer_of_console({"entries": entries, "problem": visit.console.audit.problem})
 
 
 def _lab_action(action: str) -> Handler:
@@ -130,15 +139,19 @@ def _without_secrets(body: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments for the audit log: values of configurations whose names look like secrets, passwords and
     the content of records are hidden.
     """
-    found = {
-        key: _HIDDEN if key in _CONTENT or (key in _FIELDS and isinstance(value, dict)) else value
-        for key, value in body.items()
-    }
-    values = body.get("set", body.get("configs"))
-    if not isinstance(values, dict):
-        return found
-    hidden = {key: _HIDDEN if _SECRET.search(key) else value for key, value in values.items()}
-    return found | {"set" if "set" in body else "configs": hidden}
+    return {key: _without_secret(key, value) for key, value in body.items()}
+
+
+def _without_secret(key: str, value: Any) -> Any:
+    if key in _CONTENT:
+        return _HIDDEN if value else value
+    if key in _FIELDS:
+        return value if value is None or isinstance(value, (int, float)) else _HIDDEN
+    if key not in _CONFIGS:
+        return value
+    if not isinstance(value, dict):
+        return _HIDDEN
+    return {name: _HIDDEN if _SECRET.search(name) else each for name, each in value.items()}
 
 
 _ACTIONS: Final[dict[str, Action]] = {

@@ -8,6 +8,7 @@
     status   which brokers are silent, and since when
     reload   the page must fetch everything again
     turn     the browser has too many streams: the page asks again after a pause, and this one continues
+    others   something changed: pages of this browser whose streams take turns ask now
     bye      the session ended
 
 Changes are coalesced: a slow page gets the current state, not each state that it missed. A broker that comes or goes is
@@ -28,13 +29,14 @@ from barnabas.console.live_screens import SCREENS, LiveScreen, Message, OtherScr
 from barnabas.console.screens import to_json
 from barnabas.console.security.rights import Role
 from barnabas.console.security.scope import Scope
-from barnabas.console.streams import PAUSE_MS
 from barnabas.console.visit import Handler, Visit
 from barnabas.console.watched import News
 
 #: The shortest pause between two messages about changes of states, and about sizes and offsets alone.
 PAUSE_S: Final = 0.25
 VOLUME_PAUSE_S: Final = 1.0
+#: The shortest pause between two turns of a stream.
+SOON_MS: Final = 50
 #: The pause after which an open stream says that it is alive.
 _COMMENT_S: Final = 10.0
 #: The pause between two reports of ages, while a broker is silent.
@@ -62,7 +64,7 @@ class _Stream:
 
 async def live(visit: Visit) -> Response:
     turn = visit.parameters.text("turn", "")
-    visit.console.streams.check_room(turn)
+    visit.console.streams.check_room(visit.session, turn)
     screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.live, visit.parameters)
     after = visit.request.headers.get("last-event-id") or visit.parameters.text("after", "")
     stream = _Stream(screen, visit.scope, _Status(screen), after)
@@ -76,8 +78,9 @@ async def _sent(visit: Visit, new: _Stream, turn: str) -> AsyncIterator[bytes]:
     stream = left if isinstance(left, _Stream) else new
     screen = stream.screen
     news = screen.watched.news()
-    connection = console.streams.connect(visit.session, news.hurry)
-    is_left = False
+    streams, cluster = console.streams, screen.watched.name
+    connection = streams.connect(visit.session, cluster, news.hurry)
+    is_left = has_news = False
     try:
         if stream is new:
             for message in stream.first():
@@ -86,20 +89,26 @@ async def _sent(visit: Visit, new: _Stream, turn: str) -> AsyncIterator[bytes]:
             if not may_stay(visit, stream.scope):
                 yield _event(Message("bye", {"reason": "the session ended"}), screen)
                 return
+            if has_news and connection is not None and streams.tells(connection):
+                yield _event(Message("others", {"cluster": cluster}), screen)
+            news.clear()
             screen.screens.follow()
             for message in (*stream.status.news(), *screen.news()):
                 yield _event(message, screen)
             if connection is None or connection.is_wanted:
-                token = console.streams.leave(visit.session, stream, screen.end)
+                # A change meanwhile was announced while this stream was not among those that wait.
+                pause_ms = SOON_MS if news.is_set() else streams.pause_ms(visit.session, cluster)
+                token = streams.leave(visit.session, cluster, stream, screen.end)
                 is_left = True
-                yield _event(Message("turn", {"turn": token, "pause_ms": PAUSE_MS}), screen)
+                yield _event(Message("turn", {"turn": token, "pause_ms": pause_ms, "cluster": cluster}), screen)
                 return
-            if not await _wait(news, console.closing, screen.pause_s):
+            has_news = await _wait(news, console.closing, screen.pause_s)
+            if not has_news:
                 yield b":\n\n"
         yield _event(Message("bye", {"reason": "the console stops"}), screen)
     finally:
         if connection is not None:
-            console.streams.close(connection)
+            streams.close(connection)
         screen.watched.ignore(news)
         if not is_left:
             screen.end()

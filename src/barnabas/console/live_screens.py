@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from barnabas.monitor.texts import NO_NODE
 
 #: The number of partitions of a topic in a stream; the page fetches the others.
 _TOPIC_ROWS: Final = 500
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
 
 
 class Message(NamedTuple):
@@ -40,7 +42,7 @@ class Position(NamedTuple):
 def position_of(text: str, boot: str) -> Position | None:
     """Returns the position in the id of a stream; None if there is no id, or if another process made it."""
     parts = text.split(".")
-    is_known = len(parts) in (2, 3) and parts[0] == boot and all(each.isdigit() for each in parts[1:])
+    is_known = len(parts) in (2, 3) and parts[0] == boot and all(map(_NUMBER.fullmatch, parts[1:]))
     return Position(*map(int, parts[1:])) if is_known else None
 
 

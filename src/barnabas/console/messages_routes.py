@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from barnabas.console.screens import to_json
 from barnabas.console.visit import Handler, Visit, file_response
 
 _PARTITIONS_MAX: Final = 1_000
+#: A partition and an offset.
+_PLACE: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 #: Text of one value: in a list, and of a single record.
 _LIST_TEXT: Final = 64 * 1024
 _RECORD_TEXT: Final = 1 << 20
@@ -85,9 +88,16 @@ async def message(visit: Visit) -> Response:
 async def searched(visit: Visit, question: SearchQuestion) -> dict[str, Any]:
     """Runs a search by the visitor's scope, with the masks and the schema registry of its topic."""
     console, cluster = visit.console, visit.screens.cluster
+    require_records(visit, question.topic)
     question = replace(question, hidden=console.hidden_fields(cluster.name, question.topic))
-    async with console.workers.worker() as worker:
+    async with console.workers.worker(visit.browser) as worker:
         return await Search(cluster, worker, question, console.registries.get(cluster.name)).run()
+
+
+def require_records(visit: Visit, topic: str) -> None:
+    """Raises Problem for a topic that the visitor sees, but not its records."""
+    if visit.scope.sees_topic(topic) and not visit.scope.sees_records(topic):
+        raise Problem("role", f"records of {topic} name topics and groups that no pattern of this user allows")
 
 
 def search_question(parameters: Parameters) -> SearchQuestion:
@@ -120,10 +130,10 @@ def _offsets(text: str) -> dict[int, int]:
     """Returns the offsets in "0:123,1:50"."""
     found = {}
     for part in text.split(","):
-        place, colon, offset = part.partition(":")
-        if not (colon and place.isdigit() and offset.isdigit() and len(place) < 10 and len(offset) < 19):
+        numbers = _PLACE.fullmatch(part)
+        if numbers is None:
             raise Problem("bad-request", f"value is not a list of partition:offset: {text[:40]}")
-        found[int(place)] = int(offset)
+        found[int(numbers[1])] = int(numbers[2])
     return found
 
 

@@ -77,14 +77,22 @@ class PastCluster(ClusterView):
 
 class PastReader:
     """The history in one file. `name` and `boot` are those of the cluster that is watched, `begun_ms` is the time from
-    which on the console watches it.
+    which on the console watches it, and `cluster_id` returns the id that the file must have.
     """
 
-    def __init__(self, path: Path, name: str, boot: str, begun_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        boot: str,
+        begun_ms: int | None = None,
+        cluster_id: Callable[[], str | None] | None = None,
+    ) -> None:
         self._path = path
         self._minutes = RecordedMinutes(begun_ms)
         self._name = name
         self._boot = boot
+        self._cluster_id = cluster_id
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
         self._history: History | None = None
         self._moments: OrderedDict[int, tuple[PastCluster, Screens]] = OrderedDict()
@@ -175,9 +183,18 @@ class PastReader:
         def work() -> T:
             if self._history is None:
                 self._history = History.open(self._path)
+            self._check_cluster(self._history)
             return read(self._history)
 
         try:
             return await asyncio.wrap_future(self._thread.submit(work))
         except HistoryError as error:
             raise Problem("not-found", str(error)) from error
+
+    def _check_cluster(self, history: History) -> None:
+        """Raises HistoryError for the history of another cluster, whose moments are not those of this one."""
+        if self._cluster_id is None:
+            return
+        wanted, found = self._cluster_id(), history.cluster_id
+        if None not in (wanted, found) and wanted != found:
+            raise HistoryError(f"{self._path}: this is the history of cluster {found}, but this cluster is {wanted}")

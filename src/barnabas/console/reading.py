@@ -31,6 +31,9 @@ from barnabas.monitor.severity import Severity
 
 _SEVERITIES: Final = tuple(severity.name.lower() for severity in Severity)
 _FOUND_MAX: Final = 20
+#: Partitions whose states before the console's start are kept.
+_LANES_KEPT: Final = 1_000
+_BROKER_MAX: Final = (1 << 31) - 1
 _TOPIC_COLUMNS: Final = (
     "topic",
     "partitions",
@@ -137,9 +140,11 @@ async def _load_lanes(visit: Visit, topic: str, partition: int) -> None:
     """Loads the states of a partition from the history, where there is one."""
     cluster = visit.screens.cluster
     recording = visit.console.recordings.get(cluster.name)
-    if recording is not None:
+    if recording is not None and cluster.table.row_of(topic, partition) is not None:
         until_ms = cluster.begun_ms if cluster.at_ms is None else cluster.at_ms
         cluster.older[topic, partition] = await recording.past.lanes(topic, partition, until_ms)
+        while len(cluster.older) > _LANES_KEPT:
+            del cluster.older[next(iter(cluster.older))]
 
 
 async def brokers(visit: Visit) -> Response:
@@ -171,13 +176,13 @@ async def history(visit: Visit) -> Response:
     """Returns the extent of the recording; null without a history."""
     recording = visit.console.recordings.get(visit.live.cluster.name)
     if recording is None:
-        return visit.answer(None)
+        return visit.answer_of_console(None)
     live = visit.live.cluster.occurrences
     try:
         found = await recording.past.about(live, visit.parameters.number("from", 0), visit.scope)
     except Problem as problem:
         found = {"first_ms": None, "last_ms": None, "gaps": [], "minutes": [], "text": problem.text}
-    return visit.answer(found | {"recording": recording.is_recording, "problem": recording.problem})
+    return visit.answer_of_console(found | {"recording": recording.is_recording, "problem": recording.problem})
 
 
 async def whatif(visit: Visit) -> Response:
@@ -185,7 +190,10 @@ async def whatif(visit: Visit) -> Response:
     require_filled(screens)
     kind = parameters.choice("ask", tuple(ASKS))
     question = question_of(kind, _objects(parameters, kind))
-    return visit.answer(await what_if(screens.cluster, kind, question, with_states=parameters.flag("states")))
+    found = await what_if(screens.cluster, kind, question, with_states=parameters.flag("states"))
+    if not visit.scope.sees_all_topics:
+        found["notes"].append("topics that no pattern of this user allows are not considered")
+    return visit.answer(found)
 
 
 async def moves(visit: Visit) -> Response:
@@ -224,8 +232,8 @@ def _objects(parameters: Parameters, kind: str) -> list[str]:
     if kind == "min-isr":
         return [f"{parameters.text('topic')}={parameters.number('value', least=1, most=1_000)}"]
     if kind == "lose-disk":
-        return [f"{parameters.number('broker')}:{parameters.text('path')}"]
-    return parameters.text("broker").split(",")
+        return [f"{parameters.number('broker', most=_BROKER_MAX)}:{parameters.text('path')}"]
+    return list(map(str, parameters.numbers("broker")))
 
 
 async def search(visit: Visit) -> Response:

@@ -41,7 +41,7 @@ class Recording:
     def __init__(self, cluster: WatchedCluster, path: Path) -> None:
         self._cluster = cluster
         self._recorder = Recorder(path, cluster.table, on_problem=self._note)
-        self.past = PastReader(path, cluster.name, cluster.boot, cluster.begun_ms)
+        self.past = PastReader(path, cluster.name, cluster.boot, cluster.begun_ms, lambda: cluster.table.cluster_id)
         cluster.follow(self._take)
 
     @property

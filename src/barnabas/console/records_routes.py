@@ -10,6 +10,7 @@ from barnabas.console.actions.outcome import plan
 from barnabas.console.actions.records import placed_copies, produce, write_copies
 from barnabas.console.changing import visited_action
 from barnabas.console.messages.search import SECONDS_MAX, Search, SearchQuestion
+from barnabas.console.messages_routes import require_records
 from barnabas.console.problems import Problem
 from barnabas.console.visit import Handler, Visit
 
@@ -83,10 +84,11 @@ def _places(inputs: Inputs) -> tuple[int, ...]:
 async def _read(visit: Visit, to: str, question: SearchQuestion) -> dict[str, Any]:
     """Returns records as they were written. Raises Problem if a masked field would become readable by the copy."""
     console, cluster = visit.console, visit.live.watched
+    require_records(visit, question.topic)
     hidden = console.hidden_fields(cluster.name, question.topic)
     if not set(hidden) <= set(console.hidden_fields(cluster.name, to)):
         raise Problem("refused", f"{question.topic} has masked fields, which are not masked in {to}")
-    async with console.workers.worker() as worker:
+    async with console.workers.worker(visit.browser) as worker:
         wanted = replace(question, hidden=hidden)
         return await Search(cluster, worker, wanted, console.registries.get(cluster.name)).run()
 

@@ -9,6 +9,7 @@ table; only the rows, topics, events and groups are fewer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -26,6 +27,9 @@ from barnabas.monitor.group_sweep import GroupState
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.topics import Topics
 
+_MANY: Final = "partitions of several topics"
+#: The number of partitions in the text of an event about many.
+_COUNT: Final = re.compile(r" \([0-9,]+\)")
 #: Events without topic or broker that name neither a topic nor a group.
 _OF_CLUSTER: Final = frozenset({"controller-change", "unreachable", "reachable", "journal-gap"})
 
@@ -94,16 +98,24 @@ class ScopedOccurrences(Occurrences):
 
     def _shown(self, event: Occurrence) -> Occurrence | None:
         """Returns an event as this scope sees it; None if it is about something else. The event of many topics has
-        only the allowed ones in its sample, and the codes of its cause instead of a text that can name others.
+        only the allowed ones in its sample, the codes of its cause instead of a text that can name others, and no
+        number of its partitions, because how many of them are allowed is not known.
         """
         if event.topic is not None:
             return event if self._scope.sees_topic(event.topic) else None
         sample = event.shown.get("sample")
         if sample is not None:
             allowed = [each for each in sample if self._scope.sees_topic(each["topic"])]
-            cause = ", ".join(event.shown["codes"]) or None
-            # How many of its partitions are allowed is not known.
-            return replace(event, shown=event.shown | {"sample": allowed, "cause": cause}, troubled=0)
+            if not allowed and event.shown["count"] == len(sample):
+                return None
+            shown = {
+                "subject": _MANY,
+                "text": _COUNT.sub("", event.shown["text"]),
+                "count": max(1, len(allowed)),
+                "sample": allowed,
+                "cause": ", ".join(event.shown["codes"]) or None,
+            }
+            return replace(event, shown=event.shown | shown, troubled=0)
         return event if event.broker is not None or event.kind in _OF_CLUSTER else None
 
 
@@ -124,7 +136,7 @@ class ScopedCluster(ClusterView):
         self._table.follow()
         self._occurrences.follow()
         self.is_filled, self.at_ms, self.begun_ms = base.is_filled, base.at_ms, base.begun_ms
-        self.departed, self.older = base.departed, base.older
+        self.departed, self.older, self.acknowledged = base.departed, base.older, base.acknowledged
 
     @property
     def source(self) -> ClusterView:

@@ -14,6 +14,7 @@ from typing import Final
 import uvicorn
 
 from barnabas.console.application import application
+from barnabas.console.connections import LimitedConnection
 from barnabas.console.pages import Pages
 from barnabas.console.state import Console
 from barnabas.monitor.ending import end_tasks
@@ -61,7 +62,7 @@ async def serve(console: Console, place: Place, *, on_ready: Callable[[str], Non
             server_header=False,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=LimitedConnection,
             loop="none",
             limit_concurrency=_CONNECTIONS_MAX,
             h11_max_incomplete_event_size=_HEADERS_MAX,

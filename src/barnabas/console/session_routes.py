@@ -26,8 +26,16 @@ _NAME_MAX: Final = 200
 _OWN_NAVIGATION: Final = frozenset({"none", "same-origin"})
 
 
-def cookie_name(*, is_tls: bool) -> str:
-    return TLS_COOKIE if is_tls else COOKIE
+def cookie_name(host: str, *, is_tls: bool) -> str:
+    """Returns the name of the cookie for a Host header. A browser sends the cookies of a host to all its ports: two
+    consoles on one machine would otherwise end each other's sessions.
+    """
+    name, port = TLS_COOKIE if is_tls else COOKIE, host.rpartition(":")[2]
+    return f"{name}_{port}" if port.isascii() and port.isdigit() else name
+
+
+def cookie_of(visit: Visit) -> str:
+    return cookie_name(visit.request.headers.get("host", ""), is_tls=visit.console.options.is_tls)
 
 
 async def session(visit: Visit) -> Response:
@@ -83,8 +91,11 @@ async def login(visit: Visit) -> Response:
     async with console.hashing:
         is_correct = await asyncio.to_thread(is_right, password, NOBODY if user is None else user.password)
     if user is None or not is_correct:
+        # A name that no user has can be a password in the wrong field.
+        _note(visit, "" if user is None else name, "login", "refused", "the user or the password is wrong")
         raise Problem("login", "the user or the password is wrong")
     console.login_limits.succeeded(name, visit.address)
+    _note(visit, name, "login", "ok", "")
     _end(visit)
     cookie, visit.session = console.sessions.begin(user.name, user.role, user.password.digest)
     return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
@@ -97,11 +108,20 @@ async def logout(visit: Visit) -> Response:
 
 async def logout_everywhere(visit: Visit) -> Response:
     visit.console.sessions.end_all_of(visit.user)
+    _note(visit, visit.user, "logout-everywhere", "ok", "")
     return _with_cookie(visit, json_response({}), "")
 
 
+def _note(visit: Visit, user: str, action: str, result: str, text: str) -> None:
+    """Writes to the audit log what is about a user and no cluster."""
+    known = None if visit.console.users is None else visit.console.users.read().get(user)
+    role = visit.role if known is None else known.role
+    entry = {"user": user, "role": role.name.lower(), "address": visit.address, "cluster": "", "action": action}
+    visit.console.audit.write({**entry, "arguments": {}, "result": result, "text": text})
+
+
 def _end(visit: Visit) -> None:
-    cookie = visit.request.cookies.get(cookie_name(is_tls=visit.console.options.is_tls))
+    cookie = visit.request.cookies.get(cookie_of(visit))
     if cookie:
         visit.console.sessions.end(cookie)
 
@@ -148,7 +168,7 @@ async def _span(visit: Visit) -> dict[str, Any] | None:
 
 def _with_cookie(visit: Visit, response: Response, value: str) -> Response:
     is_tls = visit.console.options.is_tls
-    name = cookie_name(is_tls=is_tls)
+    name = cookie_of(visit)
     if value:
         response.set_cookie(name, value, httponly=True, samesite="strict", secure=is_tls, path="/")
     else:

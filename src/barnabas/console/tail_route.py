@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from barnabas.console.live import may_stay
 from barnabas.console.messages.search import SearchQuestion
 from barnabas.console.messages.tail import Tail
-from barnabas.console.messages_routes import search_question
+from barnabas.console.messages_routes import require_records, search_question
 from barnabas.console.problems import Problem
 from barnabas.console.reading import require_filled
 from barnabas.console.screens import to_json
@@ -35,7 +35,8 @@ async def tail(visit: Visit) -> Response:
     question = search_question(visit.parameters)
     if not visit.scope.sees_topic(question.topic) or question.topic not in screens.cluster.table.topics.by_name:
         raise Problem("not-found", f"there is no topic {question.topic}")
-    visit.console.streams.check_room()
+    require_records(visit, question.topic)
+    visit.console.streams.check_room(visit.session)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_stream(visit, question, visit.scope), media_type="text/event-stream", headers=headers)
 
@@ -45,7 +46,7 @@ async def _stream(visit: Visit, question: SearchQuestion, scope: Scope) -> Async
     question = replace(question, hidden=console.hidden_fields(cluster.name, question.topic))
     connection = console.streams.connect_always(visit.session)
     try:
-        async with console.tails.worker() as worker:
+        async with console.tails.worker(visit.browser) as worker:
             tailing = Tail(cluster, worker, question, console.registries.get(cluster.name))
             loop, said_s, before = asyncio.get_running_loop(), 0.0, None
             async with aclosing(tailing.rounds()) as rounds:

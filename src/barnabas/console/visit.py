@@ -42,6 +42,11 @@ class Visit:
         return "" if self.session is None else self.session.user
 
     @property
+    def browser(self) -> str:
+        """Returns what distinguishes the session from others; empty without one."""
+        return "" if self.session is None else self.session.token
+
+    @property
     def scope(self) -> Scope:
         """Returns what this visitor sees."""
         return self.console.scope_of(self.session)
@@ -70,8 +75,12 @@ class Visit:
         return found
 
     def answer(self, data: object) -> Response:
-        """Returns the answer of a reading route."""
+        """Returns the answer of a reading route; without data before the cluster's first poll."""
         return json_response(self.screens.cluster.envelope(data))
+
+    def answer_of_console(self, data: object) -> Response:
+        """Returns the answer of a route that the console knows by itself, also while no broker answers."""
+        return json_response(self.screens.cluster.envelope(None) | {"data": data})
 
 
 Handler = Callable[[Visit], Awaitable[Response]]

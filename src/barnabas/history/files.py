@@ -129,6 +129,10 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     if application_id != schema.APPLICATION_ID:
         raise HistoryError(f"{path}: not a history file")
+    # Another one can have sent the file: a view or a trigger in it would run what that one wrote.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1").fetchone():
+        raise HistoryError(f"{path}: not a history file: it has views or triggers")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > schema.VERSION:
         raise HistoryError(

@@ -25,6 +25,9 @@ _HEAD: Final = struct.Struct("<HIB")
 #: The bytes of a number in the file, 0 if all are equal; and the smallest number.
 _COLUMN: Final = struct.Struct("<Bq")
 _WIDTHS: Final = (1, 2, 4, 8)
+#: The partitions that a file can have had. A damaged number would otherwise need all memory.
+PARTITIONS_MAX: Final = 1 << 24
+_COLUMNS_MAX: Final = 256
 _LEVEL: Final = 1
 
 
@@ -46,6 +49,8 @@ class IdColumns:
     def put(self, partitions: IntArray, values: IntArray) -> None:
         """Writes states, a row of `values` for each; if a partition occurs twice, its last state counts."""
         if len(partitions):
+            if not 0 <= int(partitions.min()) <= int(partitions.max()) < PARTITIONS_MAX:
+                raise HistoryError("an event is damaged: it has the number of a partition that does not exist")
             self._grow(int(partitions.max()) + 1)
             self.data[:, partitions] = values.T
 
@@ -64,7 +69,9 @@ class IdColumns:
         columns = unpacked_columns(blob)
         if len(columns) != len(COLUMNS) + 1:
             raise HistoryError("a checkpoint has columns that this version does not know")
-        rows = np.cumsum(columns[0], dtype=np.int32)
+        rows = np.cumsum(columns[0], dtype=np.int64)
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < PARTITIONS_MAX:
+            raise HistoryError("a checkpoint is damaged: it has numbers of partitions that do not exist")
         found = cls(int(rows[-1]) + 1 if len(rows) else 0)
         found.data[:, rows] = columns[1:]
         return found
@@ -96,9 +103,15 @@ def unpacked_columns(blob: bytes) -> IntArray:
     """Returns what `packed_columns` was given. Raises HistoryError."""
     try:
         number, count, itemsize = _HEAD.unpack_from(blob)
+        if number > _COLUMNS_MAX or count > PARTITIONS_MAX:
+            raise ValueError(f"{number} columns of {count} rows")
         begin = _HEAD.size + number * _COLUMN.size
         heads = [_COLUMN.unpack_from(blob, _HEAD.size + place * _COLUMN.size) for place in range(number)]
-        data = zlib.decompress(blob[begin:])
+        size = sum(width * count for width, _ in heads)
+        unpacking = zlib.decompressobj()
+        data = unpacking.decompress(blob[begin:], size + 1)
+        if not unpacking.eof:
+            raise ValueError("their length is wrong")
         found: IntArray = np.empty((number, count), f"<i{itemsize}")
         at = 0
         for place, (width, value) in enumerate(heads):

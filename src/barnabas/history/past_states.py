@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barnabas.history.id_columns import ABSENT, IdColumns
+from barnabas.history.errors import HistoryError
+from barnabas.history.id_columns import ABSENT, PARTITIONS_MAX, IdColumns
 from barnabas.history.list_numbers import ListNumbers
 from barnabas.history.rebuilding import Nodes, nodes_after, nodes_from_text
 from barnabas.history.samples import Sample
@@ -63,6 +64,8 @@ class Dictionaries:
         ).fetchall()
         if rows:
             found = np.array(rows, np.int32)
+            if int(found.min()) < 0 or int(found[:, (0, 2)].max()) >= PARTITIONS_MAX:
+                raise HistoryError("a partition is damaged: its number does not exist")
             more = int(found[-1, 0]) + 1 - len(self.topic_of)
             self.topic_of = np.concatenate([self.topic_of, np.full(more, UNKNOWN, np.int32)])
             self.partition_of = np.concatenate([self.partition_of, np.full(more, UNKNOWN, np.int32)])

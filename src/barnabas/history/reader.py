@@ -69,6 +69,12 @@ class History:
         except sqlite3.Error as error:
             connection.close()
             raise HistoryError(f"{path}: {reason(error)}") from None
+        except _DAMAGE as error:
+            connection.close()
+            raise HistoryError(f"{path}: damaged: {error}") from None
+        except HistoryError as error:
+            connection.close()
+            raise HistoryError(f"{path}: {error}") from None
 
     def close(self) -> None:
         self._connection.close()
@@ -83,12 +89,14 @@ class History:
 
     @property
     def cluster_id(self) -> str | None:
-        return self._meta("cluster_id")
+        with self._reading():
+            return self._meta("cluster_id")
 
     @property
     def about(self) -> str | None:
         """Returns the text that an excerpt has about itself; None for a whole history."""
-        return self._meta(ABOUT)
+        with self._reading():
+            return self._meta(ABOUT)
 
     def span(self) -> tuple[int, int]:
         """Returns the first and the last recorded time in milliseconds. Raises HistoryError if nothing is recorded."""

@@ -5,11 +5,16 @@ filters that never end, and names that are no names.
 from __future__ import annotations
 
 import asyncio
+import csv
 import http.client
+import io
+import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +22,8 @@ from tests.support.console_server import Answer, RunningConsole, target_of
 
 from barnabas.console.csv_text import cell, csv_text, file_name
 from barnabas.console.messages.filters import NAMES, Filter, FilterError
-from barnabas.console.messages.workers import Worker, Workers
+from barnabas.console.messages.worker import job_of, search_chunk
+from barnabas.console.messages.workers import BROWSER_MAX, WORKERS_MAX, Worker, Workers
 from barnabas.console.pages import HOW_TO_BUILD, Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import BODY_MAX, CONTENT_SECURITY_POLICY
@@ -164,8 +170,12 @@ def test_slow_requests_keep_nobody_waiting(console: RunningConsole) -> None:
         ("timeline", {"from": "yesterday"}),
         ("map", {"fill": "../size"}),
         ("messages", {"topic": "topic-00000", "from": "next", "value": "0:x"}),
+        ("messages", {"topic": "topic-00000", "from": "next", "value": "0:\u00b2"}),
+        ("messages", {"topic": "topic-00000", "from": "next", "value": "\u00b2:0"}),
         ("messages", {"topic": "topic-00000", "seconds": "1000"}),
         ("whatif", {"ask": "lose-broker", "broker": "one"}),
+        ("whatif", {"ask": "lose-broker", "broker": "9" * 20}),
+        ("whatif", {"ask": "lose-disk", "broker": "9" * 12, "path": "/data"}),
     ],
 )
 def test_a_parameter_that_is_none_is_refused(
@@ -173,6 +183,14 @@ def test_a_parameter_that_is_none_is_refused(
 ) -> None:
     answer = console.ask(route, **parameters)
     assert (answer.status, answer.code) == (400, "bad-request"), answer.body
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "9" * 5_000, "-1", "1e3"])
+def test_a_position_that_is_none_begins_a_stream_anew(console: RunningConsole, number: str) -> None:
+    boot = console.ask("overview").json["boot"]
+    for after in (f"{boot}.{number}", f"{boot}.1.{number}"):
+        with console.live("overview", after=after) as messages:
+            assert [next(messages)[1] for _ in range(2)] == ["hello", "reload"]
 
 
 @pytest.mark.parametrize("name", ["", "no", "<script>alert(1)</script>", "../../etc/passwd", "a\0b", "\u202eevil"])
@@ -201,7 +219,7 @@ def log_in(console: RunningConsole, user: object, password: object) -> Answer:
 
 def test_a_log_in_gives_a_new_session_that_no_script_and_no_other_site_sees(guarded: RunningConsole) -> None:
     assert guarded.session()["is_login_needed"] is True
-    guarded.cookie = "barnabas_console=chosen-by-an-attacker"
+    guarded.take_cookie("chosen-by-an-attacker")
     answer = log_in(guarded, "anna", "right-password")
     assert answer.json["role"] == "operator"
     cookie = answer.headers["set-cookie"]
@@ -237,6 +255,13 @@ def test_guesses_are_slowed_down_and_do_not_say_who_exists(guarded: RunningConso
     assert answer.json["error"]["retry_s"] > 0
 
 
+def test_whoever_logs_in_uses_up_no_guesses(guarded: RunningConsole) -> None:
+    """Twenty people behind one address begin to work within five minutes."""
+    answers = [log_in(guarded, "anna", "right-password").status for _ in range(25)]
+    assert set(answers) == {200}
+    assert log_in(guarded, "anna", "wrong-password").code == "login"
+
+
 @pytest.mark.parametrize("user", [None, 5, ["anna"], {"a": 1}])
 def test_a_log_in_with_other_types_is_refused(guarded: RunningConsole, user: object) -> None:
     assert log_in(guarded, user, "x").code == "bad-request"
@@ -253,6 +278,10 @@ def test_limits_count_users_addresses_and_all() -> None:
         limits.failed(f"user-{number}", "one")
     assert limits.wait_s("another", "one") > 0
     assert limits.wait_s("another", "two") == 0
+    limits.succeeded("user-0", "one")
+    assert limits.wait_s("another", "one") == 0, "one of the twenty was right"
+    limits.failed("user-0", "one")
+    assert limits.wait_s("another", "one") > 0
     now_s = 301.0
     assert limits.wait_s("another", "one") == 0
 
@@ -274,10 +303,30 @@ def test_the_file_of_users_has_no_password_and_is_the_owners(tmp_path: Path) -> 
 
 
 def test_no_cell_is_a_formula() -> None:
-    for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"):
+    for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1", "\uff0d1"):
         assert cell(text).startswith("'")
     assert cell(-5) == "-5"
     assert csv_text(["a"], [{"a": '=cmd|"/c calc"!A1'}]) == 'a\r\n"\'=cmd|""/c calc""!A1"\r\n'
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_no_cell_is_a_formula_where_another_letter_separates_cells(delimiter: str) -> None:
+    """A spreadsheet of another country, or a user, takes another letter for the end of a cell."""
+    texts = ["a;=1+1", 'a";=1', "a; =1", "a\t+1", 'b"\n=1', "a\r\n@x", 'x;"=1"', "a;\uff1d1", 'c"\r-1;']
+    for text in texts:
+        file = csv_text(["a=b", "c"], [{"a=b": 5, "c": text}, {"a=b": text, "c": -5}])
+        for row in csv.reader(io.StringIO(file, newline=""), delimiter=delimiter):
+            found = [part for part in row if part.strip('" ').startswith(("=", "+", "@", "\uff1d"))]
+            assert not found, (text, found)
+
+
+def test_ordinary_text_is_not_changed_by_that() -> None:
+    for text in ("a = b", "a-b; c", "2026-11-27T00:00:00", '{"a":-1,"b":"x=y"}', "a\nb", "x;y", ""):
+        assert cell(text) == text
+
+
+def test_the_head_of_a_file_is_no_formula_either() -> None:
+    assert csv_text(["=1+1"], []) == "'=1+1\r\n"
 
 
 def test_names_of_files_are_harmless() -> None:
@@ -326,7 +375,11 @@ def test_a_filter_matches_or_does_not(expression: str, expected: bool) -> None:
 
 
 def _batch(value: bytes) -> bytes:
-    return bytes(encode_batch([Record(0, 0, None, value)], base_offset=0))
+    return _batch_of(Record(0, 0, None, value))
+
+
+def _batch_of(record: Record) -> bytes:
+    return bytes(encode_batch([record], base_offset=0))
 
 
 BOMB = ".map(a, [1, 2, 3, 4, 5, 6, 7, 8, 9]" * 14 + ")" * 14
@@ -350,6 +403,75 @@ def test_a_filter_that_never_ends_is_ended_and_the_next_search_works() -> None:
         await workers.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_one_browser_leaves_a_search_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.console.messages.workers._WAIT_S", 0.1)
+
+    async def main() -> None:
+        workers = Workers()
+        async with AsyncExitStack() as stack:
+            for _ in range(BROWSER_MAX):
+                await stack.enter_async_context(workers.worker("one"))
+            with pytest.raises(Problem, match=f"{BROWSER_MAX} searches of this browser are running"):
+                await stack.enter_async_context(workers.worker("one"))
+            async with workers.worker("other"):
+                with pytest.raises(Problem, match=f"{WORKERS_MAX} searches are running"):
+                    await stack.enter_async_context(workers.worker("third"))
+        async with workers.worker("one"):
+            assert workers._browsers == {"one": 1}
+        await workers.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("is_raw", [False, True], ids=["shown", "raw"])
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(0, 0, None, b"x", [("h", b"y" * 60_000)] * 50),
+        Record(0, 0, None, b"x", [("n" * 60_000, b"")] * 50),
+        Record(0, 0, None, b"x", [("", None)] * 5_000),
+        Record(0, 0, b"\x01" * 60_000, b"\x01" * 60_000),
+    ],
+    ids=["values", "names", "number", "controls"],
+)
+def test_one_answer_of_a_worker_is_small_whatever_is_in_the_records(record: Record, is_raw: bool) -> None:
+    """Records that are some kilobytes compressed are gigabytes as text. The search continues where the answer ended."""
+    records = [Record(offset, 0, record.key, record.value, record.headers) for offset in range(NUMBER)]
+    data = bytes(encode_batch(records, base_offset=0))
+    job = job_of({"body": "text", "key": "text", "is_raw": is_raw})
+    found: list[dict[str, Any]] = []
+    place = 0
+    while place < len(records):
+        head = {"partition": 0, "from": place, "to": len(records), "count_max": 10_000}
+        part = search_chunk(job, head, data)
+        size = len(json.dumps(part.records))
+        largest = max(len(json.dumps(each)) for each in part.records)
+        assert size <= 6 * 8_500_000 + largest, size
+        assert part.text * 8 + 1_000 * len(part.records) >= size, "the search counts what it holds"
+        assert part.next > place
+        found, place = found + part.records, part.next
+    assert [each["offset"] for each in found] == list(range(NUMBER))
+    if not is_raw:
+        assert max(len(json.dumps(each)) for each in found) < 1_000_000
+
+
+def test_headers_that_are_not_shown_are_counted() -> None:
+    (row,) = search_chunk(job_of({}), HEAD, _batch_of(Record(0, 0, None, b"x", [("a", b"1")] * 1_500))).records
+    assert (len(row["headers"]), row["headers_left"]) == (1_000, 500)
+    (row,) = search_chunk(job_of({"text_max": 10}), HEAD, _batch_of(Record(0, 0, None, b"x", HEADERS))).records
+    assert row["headers_left"] == 0
+    assert [(each["name"], each["value"]["text"], each["value"]["is_cut"]) for each in row["headers"]] == [
+        ("a", "1234", False),
+        ("b", "12345", False),
+        ("c", "", True),
+    ]
+
+
+NUMBER = 6
+HEAD = {"partition": 0, "from": 0, "to": 10, "count_max": 10}
+HEADERS = [("a", b"1234"), ("b", b"12345"), ("c", b"12345")]
 
 
 def test_records_that_are_no_text_and_no_batches_end_no_worker() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.console_server import RunningConsole, target_of
 
 from barnabas.console.state import ConsoleOptions, clock_ms
+from barnabas.history.reader import History
 from barnabas.monitor.table import ClusterTable
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.testing.phantom import PhantomCluster
@@ -88,3 +89,51 @@ def test_a_clock_that_is_behind_shows_and_records_what_happens(
     console.until(lambda: (console.get("history")["last_ms"] or 0) > now_ms, "it is recorded", within_s=30)
     last_ms = console.get("history")["last_ms"]
     assert console.get("overview", at=last_ms)["severity"] == "warning"
+
+
+def test_a_history_of_another_cluster_is_neither_shown_nor_continued(
+    console: RunningConsole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.until(lambda: bool(console.get("history")["last_ms"]), "something is recorded")
+    last_ms = console.get("history")["last_ms"]
+    console.__exit__(None, None, None)
+    path = tmp_path / "history.db"
+    monkeypatch.setattr("barnabas.testing.phantom_answers.CLUSTER_ID", "another-cluster-000000")
+    with PhantomCluster(topics=2) as other:
+        options = ConsoleOptions(interval_s=0.1, budget_share=1.0, history=path)
+        with RunningConsole([target_of(other)], options) as running:
+            running.filled()
+            running.until(lambda: running.get("history")["recording"] is False, "the recording does not end")
+            found = running.get("history")
+            for text in (found["problem"], found["text"]):
+                assert "this is the history of cluster" in text
+                assert "this cluster is another-cluster-000000" in text
+            assert (found["first_ms"], found["minutes"]) == (None, [])
+            answer = running.ask("overview", at=last_ms)
+            assert answer.code == "not-found"
+            assert "this is the history of cluster" in answer.json["error"]["text"]
+            assert running.ask("compare", **{"from": last_ms}).code == "not-found"
+            assert running.ask("incident-file").code == "not-found"
+            assert running.session()["history"] is None
+            assert running.get("overview")["topics"] == 2, "the cluster is shown"
+    with History.open(path) as history:
+        assert history.cluster_id != "another-cluster-000000"
+
+
+def test_names_that_do_not_exist_need_no_memory(console: RunningConsole) -> None:
+    assert console.console is not None
+    older = console.console.screens["phantom"].cluster.older
+    for number in range(20):
+        assert console.ask("partition", topic=f"none-{number}", partition=number).code == "not-found"
+    assert not older
+    assert console.ask("partition", topic="topic-00001", partition=0).status == 200
+    assert list(older) == [("topic-00001", 0)]
+
+
+def test_the_states_of_so_many_partitions_are_kept(console: RunningConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.console.reading._LANES_KEPT", 3)
+    assert console.console is not None
+    for number in range(5):
+        assert console.ask("partition", topic=f"topic-0000{number}", partition=0).status == 200
+    kept = list(console.console.screens["phantom"].cluster.older)
+    assert kept == [(f"topic-0000{number}", 0) for number in (2, 3, 4)]

@@ -247,6 +247,7 @@ def test_a_damaged_schema_or_value_is_shown_as_bytes_with_the_reason(found: dict
     assert row["value"]["kind"] == "hex"
     (row,) = one(framed(5, value), found, hidden=("value.card",)).records
     assert row["value"]["text"] == HIDDEN, "what may have the field is hidden"
+    assert row["value"]["problem"] == "schema 5: it cannot be read", "the reason can have a part of the value"
 
 
 def test_a_chunk_asks_for_the_schemas_that_it_lacks() -> None:

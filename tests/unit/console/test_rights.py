@@ -42,7 +42,8 @@ def enter(console: RunningConsole, role: Role) -> None:
     if role is Role.NOBODY or console.console is None:
         return
     cookie, session = console.console.sessions.begin(role.name.lower(), role, PASSWORD.digest)
-    console.cookie, console.token = f"barnabas_console={cookie}", session.token
+    console.take_cookie(cookie)
+    console.token = session.token
 
 
 def send(console: RunningConsole, route: Route, **headers: str) -> Answer:

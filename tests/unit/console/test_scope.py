@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from tests.support.console_server import RunningConsole, target_of
 
+from barnabas.console.occurrences import Occurrence, Occurrences
 from barnabas.console.problems import Problem
+from barnabas.console.scoped import ScopedOccurrences
 from barnabas.console.security.passwords import Hashed
 from barnabas.console.security.rights import ROUTES, Role, Route
 from barnabas.console.security.scope import Patterns, Scope, fits
 from barnabas.console.security.scope_rules import CHANGES, OF_MANY_TOPICS, READS, check
 from barnabas.console.security.users import User, UsersError, UsersFile
 from barnabas.console.state import ConsoleOptions
+from barnabas.monitor.severity import Severity
 from barnabas.testing.phantom import PhantomCluster
 
 PASSWORD = Hashed("00" * 16, "00" * 32)
@@ -47,6 +50,8 @@ def console(phantom: PhantomCluster, tmp_path_factory: pytest.TempPathFactory) -
     users.put(User("root", Role.ADMIN, PASSWORD))
     users.put(User("shop", Role.ADMIN, PASSWORD, SHOP))
     users.put(User("role", Role.VIEWER, PASSWORD))
+    users.put(User("team", Role.OPERATOR, PASSWORD, Patterns(groups=("shop-*",))))
+    users.put(User("sole", Role.ADMIN, PASSWORD, Patterns(clusters=("phantom",))))
     options = ConsoleOptions(
         users=users.path,
         interval_s=0.1,
@@ -76,7 +81,8 @@ def enter(console: RunningConsole, user: str) -> None:
     assert console.console.users is not None
     found = console.console.users.read()[user]
     cookie, session = console.console.sessions.begin(user, found.role, PASSWORD.digest)
-    console.cookie, console.token = f"barnabas_console={cookie}", session.token
+    console.take_cookie(cookie)
+    console.token = session.token
 
 
 READING: list[tuple[str, dict[str, object]]] = [
@@ -219,7 +225,11 @@ def test_a_moment_of_the_history_hides_the_same(console: RunningConsole) -> None
 
 #: For each change, a body that names something hidden.
 HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
-    "elect": [{"kind": "preferred"}, {"kind": "preferred", "partitions": [{"topic": "secret-plans", "partition": 0}]}],
+    "elect": [
+        {"kind": "preferred"},
+        {"kind": "preferred", "partitions": []},
+        {"kind": "preferred", "partitions": [{"topic": "secret-plans", "partition": 0}]},
+    ],
     "create_topic": [{"name": "secret-new"}],
     "delete_topic": [{"name": "secret-plans", "confirm": "secret-plans"}],
     "alter_configs": [
@@ -232,11 +242,18 @@ HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
         {"group": "secret-readers", "to": "latest", "partitions": [{"topic": "shop-orders", "partition": 0}]},
         {"group": "shop-readers", "to": "latest", "partitions": [{"topic": "secret-plans", "partition": 0}]},
         {"group": "shop-readers", "to": "latest"},
+        # An empty list means all partitions that the group has offsets of.
+        {"group": "shop-readers", "to": "latest", "partitions": []},
     ],
-    "delete_group": [{"group": "secret-readers", "confirm": "secret-readers"}],
+    "delete_group": [
+        {"group": "secret-readers", "confirm": "secret-readers"},
+        # The group has offsets in a topic that is hidden.
+        {"group": "shop-readers", "confirm": "shop-readers"},
+    ],
     "reassign": [{"partitions": [{"topic": "secret-plans", "partition": 0, "replicas": [1]}]}],
     "cancel_moves": [
         {"partitions": None},
+        {"partitions": []},
         {"partitions": [{"topic": "secret-plans", "partition": 0}]},
         {
             "partitions": [
@@ -325,6 +342,122 @@ def test_an_export_that_the_cluster_does_not_offer_is_refused_and_in_the_audit(c
     entry = console.get("audit")["entries"][0]
     assert (entry["user"], entry["action"], entry["result"]) == ("root", "export-acls", "refused")
     assert console.ask("acls", format="xml").code == "bad-request"
+
+
+def test_the_audit_log_has_nothing_of_a_cluster_that_is_hidden(console: RunningConsole) -> None:
+    enter(console, "root")
+    for cluster in ("phantom", "other"):
+        body = {"partitions": [{"topic": f"of-{cluster}", "partition": 0}]}
+        assert console.request("POST", f"/api/actions/acknowledge?cluster={cluster}", body=body).code == "refused"
+    assert {"of-phantom", "of-other"} <= _named_in_audit(console)
+    enter(console, "sole")
+    assert console.ask("audit", cluster="other").code == "unknown-cluster"
+    assert "of-phantom" in _named_in_audit(console)
+    assert "of-other" not in _named_in_audit(console)
+    assert b"of-other" not in console.ask("audit", format="csv").body
+
+
+def _named_in_audit(console: RunningConsole) -> set[str]:
+    entries = console.get("audit", limit=1_000)["entries"]
+    return {
+        row["topic"] for each in entries for row in each["arguments"].get("partitions", ()) if isinstance(row, dict)
+    }
+
+
+def test_events_and_moments_have_no_numbers_of_what_is_hidden(console: RunningConsole) -> None:
+    enter(console, "root")
+    every = [each for each in console.get("timeline")["events"] if each.get("sample")]
+    whole = [each for each in every if each["count"] > 20]
+    assert whole
+    console.until(lambda: bool(console.get("history")["minutes"]), "something is recorded")
+    enter(console, "shop")
+    events = console.get("timeline")["events"]
+    folded = [each for each in events if each["subject"] == "partitions of several topics"]
+    assert {each["id"] for each in folded} >= {each["id"] for each in whole}
+    assert all(each["count"] == max(1, len(each["sample"])) for each in folded)
+    for found in (console.get("timeline"), console.get("history")):
+        assert sum(count for _, count, _ in found["minutes"]) <= sum(each["count"] for each in events)
+    assert "topics that no pattern" in " ".join(console.get("whatif", ask="restart", broker=1)["notes"])
+
+
+@pytest.mark.parametrize(
+    ("topics", "count", "expected"),
+    [
+        (["shop-orders", "secret-plans"], 1_200, [{"topic": "shop-orders", "partition": 0}]),
+        (["secret-plans"], 1_200, []),
+        (["shop-orders"] * 3 + ["secret-plans"] * 6, 9, [{"topic": "shop-orders", "partition": 0}] * 3),
+        (["secret-plans"] * 9, 9, None),
+    ],
+)
+def test_an_event_of_many_topics_has_no_number_of_partitions(
+    topics: list[str], count: int, expected: list[dict[str, Any]] | None
+) -> None:
+    """An event of which all partitions are known and hidden does not exist; of others the page names those allowed."""
+    shown = {
+        "subject": f"{count:,} partitions",
+        "text": "leader 3 -> 1 (1,000), 3 left the ISR, now under-replicated (200)",
+        "cause": "secret-plans and others",
+        "codes": ["broker-gone"],
+        "count": count,
+        "sample": [{"topic": each, "partition": 0} for each in topics],
+    }
+    base = Occurrences()
+    base._keep(Occurrence(1, 5, "leader-change", None, None, Severity.WARNING, shown, troubled=count))
+    scoped = ScopedOccurrences(base, Scope.of([SHOP]))
+    scoped.follow()
+    assert len(scoped.events) == (expected is not None)
+    for event in scoped.events:
+        assert event.shown["sample"] == expected
+        assert event.shown["subject"] == "partitions of several topics"
+        assert event.shown["text"] == "leader 3 -> 1, 3 left the ISR, now under-replicated"
+        assert event.shown["cause"] == "broker-gone"
+        assert event.shown["count"] == max(1, len(expected or ()))
+        assert event.troubled == 0
+
+
+def test_an_acknowledgement_is_seen_by_those_whose_patterns_allow_the_partition(console: RunningConsole) -> None:
+    enter(console, "root")
+    body = {"partitions": [{"topic": topic, "partition": 0} for topic in ("shop-orders", "secret-plans")]}
+    assert console.post("actions/acknowledge", body | {"note": "mine"}).status == 200
+    assert console.get("overview")["acknowledged"] == 2
+    enter(console, "shop")
+    found = console.get("overview")
+    assert found["acknowledged"] == 1
+    (noted,) = [each for each in found["worst"] if each["acknowledged"]]
+    assert (noted["topic"], noted["acknowledged"]["note"]) == ("shop-orders", "mine")
+    enter(console, "root")
+    assert console.post("actions/acknowledge", body | {"withdraw": True}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("route", "parameters"),
+    [("messages", {}), ("messages", {"format": "csv"}), ("message", {"partition": 0, "offset": 0}), ("tail", {})],
+    ids=str,
+)
+def test_records_of_internal_topics_are_hidden_from_users_with_patterns(
+    console: RunningConsole, phantom: PhantomCluster, route: str, parameters: dict[str, object]
+) -> None:
+    """Committed offsets name every group and topic."""
+    if "__consumer_offsets" not in phantom.change(lambda state: list(state.topics)):
+        phantom.change(lambda state: state.create_topic("__consumer_offsets", 1))
+    enter(console, "team")
+    console.until(lambda: console.ask("topic", name="__consumer_offsets").status == 200, "the topic is there")
+    assert console.ask(route, topic="__consumer_offsets", **parameters).code == "role"
+    again = {"topic": "__consumer_offsets", "partition": 0, "offset": 0, "to": "shop-orders"}
+    assert console.post("actions/produce-again", again).code == "role"
+    assert console.post("actions/copy-records", {"topic": "__consumer_offsets", "to": "shop-orders"}).code == "role"
+    if route == "messages":
+        enter(console, "root")
+        assert console.ask(route, topic="__consumer_offsets", **parameters).code != "role"
+
+
+def test_the_log_directories_of_a_broker_count_what_the_patterns_allow(console: RunningConsole) -> None:
+    enter(console, "root")
+    whole = console.get("broker", id=1)
+    enter(console, "shop")
+    found = console.get("broker", id=1)
+    assert sum(each["replicas"] for each in found["directories"]) == found["replicas_total"] > 0
+    assert sum(each["replicas"] for each in whole["directories"]) > found["replicas_total"]
 
 
 def test_an_allowed_change_is_allowed(console: RunningConsole) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.console_server import RunningConsole
 
+from barnabas.console.live_screens import Message, OverviewScreen
 from barnabas.console.streams import KEPT_MAX, STREAMS_MAX
 from barnabas.testing.phantom import PhantomCluster
 
@@ -129,3 +130,81 @@ def test_there_is_a_limit_of_all_streams(
     turn = _turn(console, "overview")[-1][2]["turn"]
     assert console.ask("live", screen="overview").code == "rate"
     assert _turn(console, "overview", turn)[-1][1] == "turn", "one that takes turns has its place"
+
+
+def test_one_browser_leaves_room_for_others(
+    console: RunningConsole, full: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.console.streams.BROWSER_MAX", KEPT_MAX + 1)
+    turn = _turn(console, "overview")[-1][2]["turn"]
+    answer = console.ask("live", screen="overview")
+    assert (answer.code, answer.json["error"]["text"]) == (
+        "rate",
+        f"this browser already has {KEPT_MAX + 1} live pages",
+    )
+    assert _turn(console, "overview", turn)[-1][1] == "turn", "one that takes turns has its place"
+    console.cookie = ""
+    console.session()
+    with console.live("overview") as messages:
+        assert next(messages)[1] == "hello", "another browser has room"
+
+
+def test_one_stream_with_a_connection_tells_the_others_of_its_browser_of_a_change(
+    console: RunningConsole, phantom: PhantomCluster
+) -> None:
+    console.session()
+    with ExitStack() as stack:
+        first, *rest = [stack.enter_context(console.live("overview")) for _ in range(KEPT_MAX)]
+        for messages in (first, *rest):
+            assert next(messages)[1] == "hello"
+        console.until(lambda: _open(console) == KEPT_MAX, "the streams are open")
+        phantom.change(lambda state: state.shrink_isr("topic-00007", 2, 3))
+        for messages in (first, *rest):
+            assert "others" not in _until_data(messages, in_sync=False), "there are none"
+        turn = _turn(console, "overview")[-1][2]
+        assert (turn["pause_ms"], turn["cluster"]) == (1_000, "phantom")
+        phantom.change(lambda state: state.expand_isr("topic-00007", 2, 3))
+        told = [_until_data(messages, in_sync=True) for messages in (first, *rest)]
+        assert told[0][-2:] == ["others", "data"], "before its own data"
+        assert not any("others" in each for each in told[1:])
+        token = turn["turn"]
+        found = _turn(console, "overview", token)
+        assert "data" in [event for _, event, _ in found], "what was told is there"
+
+
+def _until_data(messages: Any, *, in_sync: bool) -> list[str]:
+    """Reads a stream of the overview until it shows whether all replicas are in sync. Returns the names of messages."""
+    found = []
+    for _, event, data in messages:
+        found.append(event)
+        if event == "data" and (data["data"]["severity"] == "ok") is in_sync:
+            return found
+    raise AssertionError("the stream ended")
+
+
+def test_a_stream_that_nobody_tells_asks_sooner(console: RunningConsole) -> None:
+    session = console.session()
+    assert console.console is not None
+    streams = console.console.streams
+    (mine,) = [each for each in console.console.sessions._sessions.values() if each.token == session["token"]]
+    for _ in range(KEPT_MAX):
+        console._loop.call_soon_threadsafe(lambda: streams.connect_always(mine))
+    console.until(lambda: _open(console) == KEPT_MAX, "the tails are open")
+    assert _turn(console, "overview")[-1][2]["pause_ms"] == 250
+
+
+def test_a_change_during_a_turn_is_asked_for_soon(
+    console: RunningConsole, full: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert console.console is not None
+    watched = console.console.screens["phantom"].watched
+    before = OverviewScreen.news
+
+    def news(screen: OverviewScreen) -> list[Message]:
+        found = before(screen)
+        watched.wake()
+        return found
+
+    assert _turn(console, "overview")[-1][2]["pause_ms"] == 1_000
+    monkeypatch.setattr(OverviewScreen, "news", news)
+    assert _turn(console, "overview")[-1][2]["pause_ms"] == 50

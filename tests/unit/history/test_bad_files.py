@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import struct
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.histories import contents, incident
 from tests.support.watched import T0, columns_of, partition, table_of
 
 from barnabas.history.errors import HistoryError
+from barnabas.history.id_columns import IdColumns, packed_columns, unpacked_columns
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
+from barnabas.history.schema import COLUMNS
 from barnabas.monitor.delta import Delta, Source
 from barnabas.monitor.table import ClusterTable
 
@@ -138,3 +143,83 @@ def test_damaged_pages_are_one_line_or_a_part(tmp_path: Path, long_file: tuple[b
             lines.append(str(error))
     assert lines
     assert not [line for line in lines if "\n" in line or "damaged.db" not in line]
+
+
+# -- files that another one made
+
+
+def made(tmp_path: Path, *statements: str) -> Path:
+    """Returns a history in which somebody changed something."""
+    file = tmp_path / "made.db"
+    incident(file).close()
+    connection = sqlite3.connect(file)
+    for each in statements:
+        connection.execute(each)
+    connection.commit()
+    connection.close()
+    return file
+
+
+def read_all(file: Path) -> None:
+    with History.open(file) as history:
+        history.at(history.span()[1])
+        history.events()
+        history.partition("a", 0)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, i, i, 'x' FROM n"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("DROP TABLE gaps", f"CREATE VIEW gaps(id, begin_ms, end_ms, reason) AS {ENDLESS}"),
+        ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN DELETE FROM events; END",),
+    ],
+    ids=["view", "trigger"],
+)
+def test_a_file_that_would_run_something_is_refused(tmp_path: Path, statements: tuple[str, ...]) -> None:
+    refused(made(tmp_path, *statements), "it has views or triggers")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO partitions VALUES (2000000000, 0, 0)",
+        "UPDATE partitions SET partition = 2000000000",
+        "UPDATE partitions SET partition = -5",
+        "UPDATE events SET partition = 2000000000",
+        "UPDATE events SET partition = -5",
+    ],
+)
+def test_a_number_that_needs_all_memory_is_one_line(tmp_path: Path, statement: str) -> None:
+    file = made(tmp_path, statement)
+    with pytest.raises(HistoryError, match=r"does not exist|damaged") as raised:
+        read_all(file)
+    assert "\n" not in str(raised.value)
+
+
+def test_columns_that_need_all_memory_are_one_line(tmp_path: Path) -> None:
+    bomb = zlib.compress(b"\0" * 50_000_000)
+    heads = [struct.pack("<HIB", 12, 2_000_000_000, 4) + struct.pack("<Bq", 0, 1) * 12, struct.pack("<HIB", 1, 1, 4)]
+    blobs = [heads[0] + zlib.compress(b""), heads[1] + struct.pack("<Bq", 1, 0) + bomb]
+    for blob in blobs:
+        with pytest.raises(HistoryError, match="columns are damaged"):
+            unpacked_columns(blob)
+    far = IdColumns(1)
+    numbers = np.array([[2_000_000_000], *([[1]] * len(COLUMNS))], np.int32)
+    with pytest.raises(HistoryError, match="damaged"):
+        IdColumns.unpacked(packed_columns(numbers))
+    with pytest.raises(HistoryError, match="damaged"):
+        far.put(numbers[0], numbers[1:].T)
+    assert len(far) == 1
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_columns_of_any_width_are_what_they_were(number: int) -> None:
+    draw = np.random.default_rng(number)
+    for count in (0, 1, 5, 1_000):
+        columns = np.vstack(
+            [np.full(count, 7), draw.integers(-100, 100, count), draw.integers(-(1 << 40), 1 << 40, count)]
+        )
+        assert np.array_equal(unpacked_columns(packed_columns(columns)), columns)

@@ -62,6 +62,8 @@ async def delete_group(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
     state = cluster.groups.get(group)
     if state is None:
         raise Problem("not-found", f"there is no group {group}")
+    if not all(inputs.scope.sees_topic(topic) for topic, _ in state.offsets):
+        raise Problem("role", f"group {group} has offsets in topics that no pattern of this user allows")
     if inputs.is_dry_run:
         has_members = [f"it has {state.members} members: it must be stopped first"] if state.members else []
         return plan([f"deletes group {group} with {len(state.offsets)} committed offsets"], has_members)

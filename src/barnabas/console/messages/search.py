@@ -277,7 +277,7 @@ class Search:
         self._counts["filter_failures"] = found["filter_failures"]
         self._filter_failure = found["filter_failure"]
         self._records += found["records"]
-        self._text_bytes += sum(_text_size(record) for record in found["records"])
+        self._text_bytes += found["text"]
         if found["problem"] is not None:
             self._fail(part.partition, f"offset {found['next']}: {found['problem']}")
             return False
@@ -301,9 +301,3 @@ class Search:
         if row is None or row.error_code:
             raise NoAnswer(f"it refused ({error_name(row.error_code if row else answer.error_code)})")
         return bytes(row.records or b"")
-
-
-def _text_size(record: dict[str, Any]) -> int:
-    """Returns the characters of a record's key and value, as text or in base 64."""
-    fields = (record["key"], record["value"])
-    return sum(len(each["text"] if isinstance(each, dict) else each) for each in fields if each is not None)

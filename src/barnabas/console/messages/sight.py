@@ -84,8 +84,10 @@ class Sight:
                 found = self._schemas.decoded(data)
                 value = orjson.loads(orjson.dumps(found.value, default=plain, option=orjson.OPT_NON_STR_KEYS))
             except (SchemaError, TypeError, ValueError, RecursionError) as error:
-                form = Form(schema_id=id_of(data), problem=str(error)[:300])
-                return (_HIDDEN, Form(is_masked=True, problem=form.problem)) if paths else (data, form)
+                if paths:
+                    # The text of an error can have a part of the value.
+                    return _HIDDEN, Form(is_masked=True, problem=f"schema {id_of(data)}: it cannot be read")
+                return data, Form(schema_id=id_of(data), problem=str(error)[:300])
             form = Form(found.kind, found.name[:200], id_of(data), bool(paths))
             return orjson.dumps(masked(value, paths)), form
         return (data, _PLAIN) if not paths else self._masked(data, paths)

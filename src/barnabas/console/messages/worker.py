@@ -36,6 +36,12 @@ _UINT32: Final = 4
 _LOG_APPEND_TIME: Final = 1
 #: Schemas that one chunk asks for at once.
 _WANTED_MAX: Final = 32
+#: Characters of all records in one answer; the search asks for the rest.
+_ANSWER_TEXT_MAX: Final = 8 << 20
+#: Headers of a record that are shown. Their text has the limit of a value.
+_HEADERS_MAX: Final = 1_000
+_HEADER_NAME_MAX: Final = 1_000
+_HEADER_BYTES: Final = 256
 _TIME_TYPES: Final = ("create", "append")
 
 
@@ -63,6 +69,8 @@ class Found:
     records: list[dict[str, Any]] = field(default_factory=list)
     searched: int = 0
     skipped: int = 0
+    #: The characters of the records.
+    text: int = 0
     problem: str | None = None
     #: Schemas that must be known before this chunk can be read.
     wanted: list[int] = field(default_factory=list)
@@ -91,7 +99,7 @@ def search_chunk(job: Job, head: dict[str, Any], data: bytes) -> Found:
         for position, header in iter_headers(data):
             if header.next_offset <= begin:
                 continue
-            if header.base_offset >= end or len(found.records) >= count_max:
+            if header.base_offset >= end or len(found.records) >= count_max or found.text >= _ANSWER_TEXT_MAX:
                 break
             if header.is_control:
                 found.skipped += header.record_count
@@ -125,8 +133,10 @@ def _search_batch(
         found.next = record.offset + 1
         seen = sight.of(record)
         if _has(job, seen.record) and (job.filter is None or job.filter.matches(seen.record, partition)):
-            found.records.append(_raw(record, partition) if job.is_raw else _shown(job, seen, partition, header))
-            if len(found.records) >= head["count_max"]:
+            row = _raw(record, partition) if job.is_raw else _shown(job, seen, partition, header)
+            found.records.append(row)
+            found.text += _text_of(row)
+            if len(found.records) >= head["count_max"] or found.text >= _ANSWER_TEXT_MAX:
                 return True
     found.next = header.next_offset
     return False
@@ -192,12 +202,29 @@ def _shown(job: Job, seen: Seen, partition: int, header: BatchHeader) -> dict[st
         "time_type": _TIME_TYPES[header.timestamp_type],
         "key": shown(record.key, job.key, job.text_max, seen.key),
         "value": shown(record.value, job.body, job.text_max, seen.value),
-        "headers": [
-            {"name": name.encode("utf-8", "replace").decode(), "value": shown(value, "auto", job.text_max)}
-            for name, value in record.headers
-        ],
+        "headers": _headers(record, job.text_max),
+        "headers_left": max(0, len(record.headers) - _HEADERS_MAX),
         "size": len(record.key or b"") + len(record.value or b""),
     }
+
+
+def _headers(record: Record, text_max: int) -> list[dict[str, Any]]:
+    """Returns the first headers. A producer can write a million of them, so all together have the text of one value."""
+    found: list[dict[str, Any]] = []
+    for name, value in record.headers[:_HEADERS_MAX]:
+        text = name.encode("utf-8", "replace").decode()[:_HEADER_NAME_MAX]
+        content = shown(value, "auto", text_max)
+        text_max = max(0, text_max - len(text) - (0 if content is None else len(content["text"])))
+        found.append({"name": text, "value": content})
+    return found
+
+
+def _text_of(row: dict[str, Any]) -> int:
+    """Returns the characters of a record, as text or in base 64; a header that is empty needs memory, too."""
+    headers = (part for each in row["headers"] for part in (each.values() if isinstance(each, dict) else each))
+    fields = (row["key"], row["value"], *headers)
+    text = sum(len(each["text"] if isinstance(each, dict) else each) for each in fields if each is not None)
+    return text + _HEADER_BYTES * len(row["headers"])
 
 
 def main() -> None:
@@ -227,6 +254,7 @@ def main() -> None:
                 "records": found.records,
                 "searched": found.searched,
                 "skipped": found.skipped,
+                "text": found.text,
                 "problem": found.problem,
                 "filter_failures": 0 if job.filter is None else job.filter.failures,
                 "filter_failure": None if job.filter is None else job.filter.first_failure,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
@@ -15,6 +16,8 @@ import orjson
 from barnabas.console.problems import Problem
 
 WORKERS_MAX: Final = 4
+#: The searches of one browser: at least one other browser can search at the same time.
+BROWSER_MAX: Final = 3
 _UINT32: Final = 4
 _WAIT_S: Final = 2.0
 _START_S: Final = 60.0
@@ -59,7 +62,9 @@ class Worker:
                 incoming.write(data)
                 await incoming.drain()
                 length = int.from_bytes(await outgoing.readexactly(_UINT32), "little")
-                answer = orjson.loads(await outgoing.readexactly(min(length, _ANSWER_MAX)))
+                if length > _ANSWER_MAX:
+                    raise Problem("too-large", f"a record with more than {_ANSWER_MAX >> 20} MiB cannot be read here")
+                answer = orjson.loads(await outgoing.readexactly(length))
         except TimeoutError as error:
             raise Problem("timeout", "the filter needs more time than a search can use") from error
         except (OSError, EOFError) as error:
@@ -84,21 +89,30 @@ class Workers:
     def __init__(self) -> None:
         self._idle: list[Worker] = []
         self._places = asyncio.Semaphore(WORKERS_MAX)
+        self._browsers: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def worker(self) -> AsyncIterator[Worker]:
-        """Yields a worker for one search. Raises Problem while too many searches run."""
+    async def worker(self, browser: str = "") -> AsyncIterator[Worker]:
+        """Yields a worker for one search of a browser; an empty name has no limit of its own. Raises Problem while too
+        many searches run.
+        """
+        if browser and self._browsers[browser] >= BROWSER_MAX:
+            raise Problem("rate", f"{BROWSER_MAX} searches of this browser are running", retry_s=2)
         try:
             async with asyncio.timeout(_WAIT_S):
                 await self._places.acquire()
         except TimeoutError as error:
             raise Problem("rate", f"{WORKERS_MAX} searches are running", retry_s=2) from error
         worker = None
+        self._browsers[browser] += 1
         try:
             worker = self._idle.pop() if self._idle else await Worker.start()
             yield worker
         finally:
             self._places.release()
+            self._browsers[browser] -= 1
+            if not self._browsers[browser]:
+                del self._browsers[browser]
             if worker is not None:
                 if worker.is_usable and not self._idle:
                     self._idle.append(worker)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from ipaddress import ip_address
 from typing import Any, Final
 
 import orjson
@@ -44,7 +45,7 @@ _STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 
 class Gate:
     """Checks each request before it reaches the application. `hosts` are the names, without ports, by which this
-    console is known; None for any.
+    console is known; None for any. An address is no name: nobody can let it lead elsewhere.
     """
 
     def __init__(self, app: App, hosts: Collection[str] | None, *, is_tls: bool) -> None:
@@ -78,7 +79,7 @@ class Gate:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS_MAX:
             raise Problem("too-large", f"the headers of a request can have at most {_HEADERS_MAX} bytes")
         host = headers.get("host", "")
-        if self._hosts is not None and name_of(host) not in self._hosts:
+        if self._hosts is not None and name_of(host) not in self._hosts and not _is_address(name_of(host)):
             raise Problem("host", "this console does not have that name", "start it with --allowed-host NAME")
         method, path = scope["method"], scope["path"]
         if method not in ("GET", "HEAD", "POST"):
@@ -106,6 +107,14 @@ def name_of(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0].removeprefix("[").lower()
     return host.partition(":")[0].lower()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 async def _body(receive: Receive, headers: dict[str, str]) -> Receive:

@@ -33,7 +33,11 @@ class LoginLimits:
             self._failures.popitem(last=False)
 
     def succeeded(self, user: str, address: str) -> None:
+        """Takes back the guess that was right, which counted as a failure while it was checked."""
         self._failures.pop((user, address), None)
+        for key in ((address,), ()):
+            if self._failures.get(key):
+                self._failures[key].pop()
 
     def _wait_s(self, key: tuple[str, ...], most: int) -> float:
         failures, now_s = self._failures.get(key), self._clock_s()

@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Final
 
 EVERY: Final = ("*",)
+#: The beginning of the names of internal topics.
+INTERNAL: Final = "__"
 PATTERN_MAX: Final = 500
 
 
@@ -61,6 +63,10 @@ class Scope:
 
     def sees_group(self, name: str) -> bool:
         return all(fits(each.groups, name) for each in self.parts)
+
+    def sees_records(self, topic: str) -> bool:
+        """Whether the records of a topic are shown: those of internal topics name all topics and groups."""
+        return self.sees_topic(topic) and not (self.is_restricted and topic.startswith(INTERNAL))
 
 
 EVERYTHING: Final = Scope()

@@ -70,9 +70,11 @@ def _field(kind: str, name: str) -> Rule:
 
 
 def _partitions(body: Mapping[str, Any]) -> Iterator[Named]:
-    """Yields the topics of named partitions. Raises Problem if none are named, which would mean all partitions."""
+    """Yields the topics of named partitions. Raises Problem if none are named, which would mean all partitions: so does
+    an empty list in some actions.
+    """
     rows = body.get("partitions")
-    if not isinstance(rows, list):
+    if not isinstance(rows, list) or not rows:
         raise Problem("role", "a user whose access is limited by patterns must name the partitions")
     for row in rows:
         yield Named("topic", row.get("topic") if isinstance(row, dict) else None)

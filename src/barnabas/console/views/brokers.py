@@ -186,23 +186,27 @@ def _hosted(table: ClusterTable, broker_id: int, rows: list[int]) -> list[dict[s
 
 
 async def _directories(cluster: ClusterView, broker_id: int, *, names_replicas: bool) -> dict[str, Any]:
-    """Returns the log directories of a broker; their replicas are counted only if the answer is to name them."""
+    """Returns the log directories of a broker; their replicas, those that the view can name, are counted only if the
+    answer is to name them.
+    """
     request = DescribeLogDirsRequest(topics=None if names_replicas else [])
     try:
         answer = await cluster.questions.of(broker_id, request, DescribeLogDirsResponse)
     except NoAnswer as error:
         return {"directories": None, "directories_problem": str(error)}
-    found = [
-        {
-            "path": each.log_dir,
-            "size_bytes": sum(row.partition_size for topic in each.topics for row in topic.partitions)
-            if names_replicas
-            else None,
-            "replicas": sum(len(topic.partitions) for topic in each.topics) if names_replicas else None,
-            "total_bytes": known(each.total_bytes),
-            "usable_bytes": known(each.usable_bytes),
-            "error": each.error_code or None,
-        }
-        for each in answer.results
-    ]
+    found: list[dict[str, Any]] = []
+    for each in answer.results:
+        sizes = [
+            row.partition_size for topic in each.topics if cluster.shows_topic(topic.name) for row in topic.partitions
+        ]
+        found.append(
+            {
+                "path": each.log_dir,
+                "size_bytes": sum(sizes) if names_replicas else None,
+                "replicas": len(sizes) if names_replicas else None,
+                "total_bytes": known(each.total_bytes),
+                "usable_bytes": known(each.usable_bytes),
+                "error": each.error_code or None,
+            }
+        )
     return {"directories": found, "directories_problem": None}

@@ -46,7 +46,8 @@ def overview(cluster: ClusterView) -> dict[str, Any]:
 def _worst(cluster: ClusterView) -> tuple[list[dict[str, Any]], int]:
     """Returns the worst partitions, the acknowledged ones last, and how many of all are acknowledged."""
     table = cluster.table
-    noted = {table.row_of(*key) for key in cluster.acknowledged.keys}
+    found = (table.row_of(*key) for key in cluster.acknowledged.keys)
+    noted = {place for place in found if place is not None}
     severities = dict(zip(table.rows.tolist(), table.severities().tolist(), strict=True))
     shown: list[int] = []
     for row in table.by_severity().tolist():

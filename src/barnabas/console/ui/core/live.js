@@ -1,5 +1,6 @@
 // The live stream: one for each visible tab. A hidden tab has none; it resumes where it was when it is seen again. If the
-// browser has many tabs, the server ends some streams at once, and this asks for their next turn after a pause.
+// browser has many tabs, the server ends some streams at once. This asks for their next turn after a pause, or when a tab
+// whose stream stays open tells that something changed.
 import { signal } from '@preact/signals';
 import { address, loadSession, session } from './api.js';
 /** @import { Params } from './api.js' */
@@ -15,6 +16,8 @@ export const stream = signal({ state: 'off', since: Date.now() });
 /** The last state of the cluster's brokers that the stream sent. */
 export const status = signal(/** @type {Status|null} */ (null));
 
+/** Between the tabs of this browser: the name of a cluster in which something changed. */
+const changes = new BroadcastChannel('barnabas-console-changes');
 const RETRY_FIRST_MS = 500;
 const RETRY_LAST_MS = 5_000;
 
@@ -37,11 +40,14 @@ export function openStream(screen, params, after, handlers) {
   let timer;
   let wait = RETRY_FIRST_MS;
   let last = after;
+  /** @type {{turn: string, cluster: string}|null} the turn that this waits for */
+  let next = null;
   let isClosed = false;
 
   /** @param {string} [turn] the name of the stream that continues */
   const open = (turn) => {
     clearTimeout(timer);
+    next = null;
     if (isClosed || document.visibilityState === 'hidden') return;
     if (!turn && stream.value.state !== 'lost') setState('opening');
     source = new EventSource(address('/api/live', { ...params, screen, after: last, turn }));
@@ -49,6 +55,7 @@ export function openStream(screen, params, after, handlers) {
   };
   const close = () => {
     clearTimeout(timer);
+    next = null;
     source?.close();
     source = null;
   };
@@ -87,8 +94,10 @@ export function openStream(screen, params, after, handlers) {
       last = null;
       handlers.onReload?.();
     });
-    on('turn', ({ turn, pause_ms }) => {
+    on('others', ({ cluster }) => changes.postMessage(cluster));
+    on('turn', ({ turn, pause_ms, cluster }) => {
       close();
+      next = { turn, cluster };
       timer = setTimeout(() => open(turn), pause_ms);
     });
     // The session has ended, or the console stops: the session tells which, and the stream is tried again.
@@ -103,6 +112,10 @@ export function openStream(screen, params, after, handlers) {
       retry();
     });
   };
+  /** @param {MessageEvent} event */
+  const onChange = (event) => {
+    if (next && next.cluster === event.data) open(next.turn);
+  };
   const onVisibility = () => {
     if (document.visibilityState === 'hidden') {
       close();
@@ -112,10 +125,12 @@ export function openStream(screen, params, after, handlers) {
     }
   };
   document.addEventListener('visibilitychange', onVisibility);
+  changes.addEventListener('message', onChange);
   open();
   return () => {
     isClosed = true;
     document.removeEventListener('visibilitychange', onVisibility);
+    changes.removeEventListener('message', onChange);
     close();
     setState('off');
     status.value = null;
