@@ -33,12 +33,13 @@ def secure_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
             "bootstrap.servers": running.bootstrap,
             **running.client_settings,
         }
-        topics = [NewTopic("cards", 1, 1), NewTopic("notes", 2, 1), NewTopic("copies", 2, 1)]
+        topics = [NewTopic("cards", 1, 1), NewTopic("notes", 2, 1), NewTopic("copies", 2, 1), NewTopic("wide", 1, 1)]
         admin = AdminClient(settings)
         for made in admin.create_topics(topics).values():
             made.result(20)
         producer = Producer(settings)
         producer.produce("cards", json.dumps({"number": "4111", "n": 1}).encode(), key="ann")
+        producer.produce("wide", b"v", headers=[(f"h{number}", b"x") for number in range(1_003)])
         assert producer.flush(20) == 0
         yield running
 
@@ -49,7 +50,7 @@ def console(secure_cluster: Cluster) -> Iterator[RunningConsole]:
     build_page()
     with RunningConsole([embedded_target(secure_cluster.directory)], ConsoleOptions(masks=MASKS)) as found:
         found.filled()
-        found.until(lambda: found.get("topics", internal=0)["total"] >= 3, "the topics are there")
+        found.until(lambda: found.get("topics", internal=0)["total"] >= 4, "the topics are there")
         yield found
 
 
@@ -89,6 +90,16 @@ def test_a_masked_field_is_not_in_the_page(visit: Visit) -> None:
         content = download.value.path().read_text()
         assert HIDDEN in content
         assert "4111" not in content
+
+
+def test_headers_that_are_not_shown_are_counted(visit: Visit) -> None:
+    page = visit.open("/messages?topic=wide&from=start")
+    records = page.get_by_role("region", name="Records")
+    expect(records).to_contain_text("1,003 headers")
+    records.get_by_role("link").first.click()
+    expect(page.get_by_text("3 headers more, which the console does not show.")).to_be_visible()
+    expect(page.get_by_role("region", name="Header h999")).to_have_count(1)
+    expect(page.get_by_role("region", name="Header h1000")).to_have_count(0)
 
 
 def test_a_tail_shows_what_is_written_in_the_same_page(visit: Visit) -> None:

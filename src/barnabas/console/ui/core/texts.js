@@ -750,6 +750,7 @@ export const texts = {
     writeThisRecordAgain: 'Write this record again',
     aNewRecordWithThe: 'A new record with the same key, value and headers, and a new time.',
     headerOf: (/** @type {Part} */ name) => `Header ${name}`,
+    headersLeft: (/** @type {Part} */ headers) => `${headers} more, which the console does not show.`,
     schemaOf2: (/** @type {Part} */ id, /** @type {Part} */ name) => `, schema ${id}${name}`,
     cut: ', cut',
     masked2: ', masked',

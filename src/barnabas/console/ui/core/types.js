@@ -77,7 +77,7 @@
 /** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean, schema?: {id: number, name: string}|null,
  *   is_masked?: boolean, problem?: string|null}} Value */
 /** @typedef {{partition: number, offset: number, time_ms: number|null, time_type: string, key: Value|null,
- *   value: Value|null, headers: {name: string, value: Value|null}[], size: number}} RecordRow */
+ *   value: Value|null, headers: {name: string, value: Value|null}[], headers_left?: number, size: number}} RecordRow */
 /** @typedef {{records: RecordRow[], searched: {records: number, bytes: number, skipped: number, left: number, ms: number, filter_failures: number},
  *   is_complete: boolean, stopped: string|null, next?: Record<string, number>|null, before?: Record<string, number>|null,
  *   filter_failure: string|null,

@@ -20,7 +20,7 @@ export function Records({ records }) {
         <th scope="row"><a class="name" href=${changed({ record: `${each.partition}:${each.offset}` })}>${each.partition} : ${count(each.offset)}</a></th>
         <td>${each.time_ms === null || each.time_ms < 0 ? '–' : html`${day(each.time_ms)} ${clockMs(each.time_ms)}`}</td>
         <td><${Short} value=${each.key} /></td>
-        <td><${Short} value=${each.value} />${each.headers.length > 0 && html` <span class="chip plain">${plural(each.headers.length, texts.nouns.header)}</span>`}</td></tr>`,
+        <td><${Short} value=${each.value} />${each.headers.length > 0 && html` <span class="chip plain">${plural(each.headers.length + (each.headers_left ?? 0), texts.nouns.header)}</span>`}</td></tr>`,
     )}</tbody></table></div>`;
 }
 
@@ -59,7 +59,8 @@ export function OneRecord({ topic, id }) {
               fields=${[{ name: 'to', title: texts.words.intoTheTopic, value: topic }]}
               act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/produce-again', { topic, partition, offset, to: values.to, dry_run: isDry })} />`}
             <${Whole} title=${texts.words.key} value=${record.key} /><${Whole} title=${texts.words.value} value=${record.value} />
-            ${record.headers.map((each, index) => html`<${Whole} key=${`${each.name} ${index}`} title=${texts.records.headerOf(each.name)} value=${each.value} />`)}`}
+            ${record.headers.map((each, index) => html`<${Whole} key=${`${each.name} ${index}`} title=${texts.records.headerOf(each.name)} value=${each.value} />`)}
+            ${(record.headers_left ?? 0) > 0 && html`<p class="hint">${texts.records.headersLeft(plural(record.headers_left ?? 0, texts.nouns.header))}</p>`}`}
   </aside>`;
 }
 
