@@ -64,7 +64,7 @@ class _Stream:
 
 async def live(visit: Visit) -> Response:
     turn = visit.parameters.text("turn", "")
-    visit.console.streams.check_room(visit.session, turn)
+    visit.console.streams.check_room(visit.browser, turn)
     screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.live, visit.parameters)
     after = visit.request.headers.get("last-event-id") or visit.parameters.text("after", "")
     stream = _Stream(screen, visit.scope, _Status(screen), after)
@@ -74,12 +74,12 @@ async def live(visit: Visit) -> Response:
 
 async def _sent(visit: Visit, new: _Stream, turn: str) -> AsyncIterator[bytes]:
     """Yields the messages of a stream: of the one that takes this turn, otherwise of a new one."""
-    console, left = visit.console, visit.console.streams.take(visit.session, turn)
+    console, left = visit.console, visit.console.streams.take(visit.browser, turn)
     stream = left if isinstance(left, _Stream) else new
     screen = stream.screen
     news = screen.watched.news()
     streams, cluster = console.streams, screen.watched.name
-    connection = streams.connect(visit.session, cluster, news.hurry)
+    connection = streams.connect(visit.browser, cluster, news.hurry)
     is_left = has_news = False
     try:
         if stream is new:
@@ -97,8 +97,8 @@ async def _sent(visit: Visit, new: _Stream, turn: str) -> AsyncIterator[bytes]:
                 yield _event(message, screen)
             if connection is None or connection.is_wanted:
                 # A change meanwhile was announced while this stream was not among those that wait.
-                pause_ms = SOON_MS if news.is_set() else streams.pause_ms(visit.session, cluster)
-                token = streams.leave(visit.session, cluster, stream, screen.end)
+                pause_ms = SOON_MS if news.is_set() else streams.pause_ms(visit.browser, cluster)
+                token = streams.leave(visit.browser, cluster, stream, screen.end)
                 is_left = True
                 yield _event(Message("turn", {"turn": token, "pause_ms": pause_ms, "cluster": cluster}), screen)
                 return

@@ -24,7 +24,7 @@ from barnabas.console.views.policies import policies_view
 from barnabas.console.views.timeline import TimelineQuestion
 from barnabas.console.views.timeline import timeline as timeline_view
 from barnabas.console.views.topic import PARTITIONS_MAX, every_partition, topic_view
-from barnabas.console.views.topics import LIMIT_MAX, SORTS, TopicsQuestion
+from barnabas.console.views.topics import LIMIT_MAX, SORTS, Ranks, TopicsQuestion
 from barnabas.console.visit import Handler, Visit, file_response
 from barnabas.console.what_if import ASKS, question_of, what_if
 from barnabas.monitor.severity import Severity
@@ -87,13 +87,18 @@ async def replica_map(visit: Visit) -> Response:
 
 async def topics(visit: Visit) -> Response:
     question, screens = topics_question(visit.parameters), visit.screens
-    ranks = await screens.policy_ranks() if question.sort == "policy" else {}
+    ranks = await _ranks(screens, question)
     if visit.parameters.choice("format", ("json", "csv"), "json") == "csv":
         rows = list(screens.topics.every(question, ranks))
         policies = (await policies_view(screens.cluster, [row["topic"] for row in rows]))["policies"]
         text = csv_text(_TOPIC_COLUMNS, (row | _policy_cells(policies.get(row["topic"], {})) for row in rows))
         return file_response(text, file_name(screens.cluster.name, "topics.csv"), CSV)
     return visit.answer(screens.topics.answer(question, ranks))
+
+
+async def _ranks(screens: Screens, question: TopicsQuestion) -> Ranks:
+    """Returns the ranks of topics by their policies, for the order that needs them."""
+    return await screens.policy_ranks() if question.sort == "policy" else {}
 
 
 def _policy_cells(policy: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +109,7 @@ async def topic_policies(visit: Visit) -> Response:
     """Returns the policies of the topics that `topics` answers for the same question."""
     question, screens = topics_question(visit.parameters), visit.live
     require_filled(screens)
-    ranks = await screens.policy_ranks() if question.sort == "policy" else {}
+    ranks = await _ranks(screens, question)
     rows = screens.topics.answer(question, ranks)["rows"]
     return visit.answer(await policies_view(screens.cluster, [row["topic"] for row in rows]))
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from barnabas.console.problems import Problem
-from barnabas.console.security.sessions import Session
 
 #: The streams of the whole console, and those of one browser, which leave room for others.
 STREAMS_MAX: Final = 100
@@ -61,7 +60,9 @@ class _Left(NamedTuple):
 
 
 class Streams:
-    """All streams. A browser is known by its session; a visitor without one has as many connections as it opens."""
+    """All streams. A browser has the name that `Visit.browser` returns; a visitor without one has as many connections
+    as it opens.
+    """
 
     def __init__(self) -> None:
         self._open: list[Connection] = []
@@ -72,30 +73,27 @@ class Streams:
         """Returns the number of connections that streams keep."""
         return len(self._open)
 
-    def check_room(self, session: Session | None, token: str = "") -> None:
+    def check_room(self, browser: str, token: str = "") -> None:
         """Raises Problem if there are too many streams for another one; the one left by this name has its room."""
         if token in self._waiting:
             return
         if len(self._open) + len(self._waiting) >= STREAMS_MAX:
             raise Problem("rate", f"this console already has {STREAMS_MAX} live pages", retry_s=5)
-        browser = _browser(session)
         own = sum(each.browser == browser for each in self._open)
         own += sum(each.browser == browser for each in self._waiting.values())
         if browser and own >= BROWSER_MAX:
             raise Problem("rate", f"this browser already has {BROWSER_MAX} live pages", retry_s=5)
 
-    def connect(self, session: Session | None, cluster: str, on_wanted: Callable[[], None]) -> Connection | None:
+    def connect(self, browser: str, cluster: str, on_wanted: Callable[[], None]) -> Connection | None:
         """Returns a connection for a stream that can take turns, which is asked for that by `on_wanted`; None if the
         browser has none left for it.
         """
-        browser = _browser(session)
         if browser and len(self._of(browser)) >= KEPT_MAX:
             return None
         return self._opened(Connection(browser, cluster, on_wanted))
 
-    def connect_always(self, session: Session | None) -> Connection:
+    def connect_always(self, browser: str) -> Connection:
         """Returns a connection for a stream that cannot take turns; another stream gives up its own if necessary."""
-        browser = _browser(session)
         others = self._of(browser) if browser else []
         if len(others) >= KEPT_MAX:
             first = next((each for each in others if each.can_end), None)
@@ -114,11 +112,11 @@ class Streams:
         is_first = self._teller(*key) is connection
         return is_first and any((each.browser, each.cluster) == key for each in self._waiting.values())
 
-    def pause_ms(self, session: Session | None, cluster: str) -> int:
+    def pause_ms(self, browser: str, cluster: str) -> int:
         """Returns the time after which a page asks for the next turn of a stream, if nobody tells it earlier."""
-        return PAUSE_MS if self._teller(_browser(session), cluster) is None else TOLD_PAUSE_MS
+        return PAUSE_MS if self._teller(browser, cluster) is None else TOLD_PAUSE_MS
 
-    def leave(self, session: Session | None, cluster: str, stream: object, on_late: Callable[[], None]) -> str:
+    def leave(self, browser: str, cluster: str, stream: object, on_late: Callable[[], None]) -> str:
         """Keeps a stream until its next turn. Returns the name by which that asks for it; `on_late` is called if it
         never comes.
         """
@@ -129,13 +127,13 @@ class Streams:
             on_late()
 
         timer = asyncio.get_running_loop().call_later(_WAIT_S, forget)
-        self._waiting[token] = _Left(_browser(session), cluster, stream, timer)
+        self._waiting[token] = _Left(browser, cluster, stream, timer)
         return token
 
-    def take(self, session: Session | None, token: str) -> object | None:
-        """Returns the stream that this session left by this name, once; None if there is none."""
+    def take(self, browser: str, token: str) -> object | None:
+        """Returns the stream that this browser left by this name, once; None if there is none."""
         left = self._waiting.get(token)
-        if left is None or left.browser != _browser(session):
+        if left is None or left.browser != browser:
             return None
         left.timer.cancel()
         del self._waiting[token]
@@ -151,7 +149,3 @@ class Streams:
     def _opened(self, connection: Connection) -> Connection:
         self._open.append(connection)
         return connection
-
-
-def _browser(session: Session | None) -> str:
-    return "" if session is None else session.token

@@ -36,7 +36,7 @@ async def tail(visit: Visit) -> Response:
     if not visit.scope.sees_topic(question.topic) or question.topic not in screens.cluster.table.topics.by_name:
         raise Problem("not-found", f"there is no topic {question.topic}")
     require_records(visit, question.topic)
-    visit.console.streams.check_room(visit.session)
+    visit.console.streams.check_room(visit.browser)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_stream(visit, question, visit.scope), media_type="text/event-stream", headers=headers)
 
@@ -44,7 +44,7 @@ async def tail(visit: Visit) -> Response:
 async def _stream(visit: Visit, question: SearchQuestion, scope: Scope) -> AsyncIterator[bytes]:
     console, cluster = visit.console, visit.live.watched
     question = replace(question, hidden=console.hidden_fields(cluster.name, question.topic))
-    connection = console.streams.connect_always(visit.session)
+    connection = console.streams.connect_always(visit.browser)
     try:
         async with console.tails.worker(visit.browser) as worker:
             tailing = Tail(cluster, worker, question, console.registries.get(cluster.name))

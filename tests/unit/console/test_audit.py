@@ -85,11 +85,23 @@ def test_what_was_done_is_in_the_audit_log() -> None:
     assert _without_secrets(body) == body
 
 
-def test_the_first_entry_after_a_line_that_was_cut_off_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
+def _cut_off(folder: Path) -> Path:
+    """Returns an audit log of one entry, and a part of the second one."""
+    path = folder / "audit.jsonl"
     Audit(path, lambda: 1).write({"action": "a"})
     with path.open("a") as file:
         file.write('{"id": 2, "act')
+    return path
+
+
+def test_an_audit_log_that_was_cut_off_is_continued(tmp_path: Path) -> None:
+    audit = Audit(_cut_off(tmp_path), lambda: 2)
+    assert audit.write({"action": "b"})["id"] == 2
+    assert [entry["action"] for entry in audit.entries()] == ["b", "a"]
+
+
+def test_the_first_entry_after_a_line_that_was_cut_off_is_read_again(tmp_path: Path) -> None:
+    path = _cut_off(tmp_path)
     audit = Audit(path, lambda: 2)
     for action in ("b", "c"):
         audit.write({"action": action})

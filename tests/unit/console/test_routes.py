@@ -452,18 +452,6 @@ def test_the_audit_log_has_begun_refused_and_done_actions(phantom: PhantomCluste
     assert written == [entry["id"] for entry in reversed(entries)]
 
 
-def test_an_audit_log_that_was_cut_off_is_continued(tmp_path: Path) -> None:
-    from barnabas.console.audit import Audit
-
-    path = tmp_path / "audit.jsonl"
-    Audit(path, lambda: 1).write({"action": "a"})
-    with path.open("a") as file:
-        file.write('{"id": 2, "act')
-    audit = Audit(path, lambda: 2)
-    assert audit.write({"action": "b"})["id"] == 2
-    assert [entry["action"] for entry in audit.entries()] == ["b", "a"]
-
-
 def test_no_answer_waits_for_a_stream_that_is_not_read(console: RunningConsole, phantom: PhantomCluster) -> None:
     async def main() -> None:
         host, port = console.url.removeprefix("http://").rstrip("/").split(":")

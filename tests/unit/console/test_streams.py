@@ -103,11 +103,11 @@ def test_a_tail_gets_a_connection_and_a_stream_takes_turns_for_it(console: Runni
         console.until(lambda: _open(console) == KEPT_MAX, "the streams are open")
         (mine,) = [each for each in console.console.sessions._sessions.values() if each.token == session["token"]]
         on_loop = console._loop.call_soon_threadsafe
-        on_loop(lambda: streams.connect_always(mine))
+        on_loop(lambda: streams.connect_always(mine.token))
         assert [event for _, event, _ in opened[0]][-1] == "turn", "the oldest one ends"
         console.until(lambda: _open(console) == KEPT_MAX, "one has ended")
         for _ in range(KEPT_MAX):
-            on_loop(lambda: streams.connect_always(mine))
+            on_loop(lambda: streams.connect_always(mine.token))
         console.until(lambda: _open(console) == KEPT_MAX + 1, "tails remain, whatever their number")
 
 
@@ -188,7 +188,7 @@ def test_a_stream_that_nobody_tells_asks_sooner(console: RunningConsole) -> None
     streams = console.console.streams
     (mine,) = [each for each in console.console.sessions._sessions.values() if each.token == session["token"]]
     for _ in range(KEPT_MAX):
-        console._loop.call_soon_threadsafe(lambda: streams.connect_always(mine))
+        console._loop.call_soon_threadsafe(lambda: streams.connect_always(mine.token))
     console.until(lambda: _open(console) == KEPT_MAX, "the tails are open")
     assert _turn(console, "overview")[-1][2]["pause_ms"] == 250
 

@@ -43,7 +43,7 @@ def brokers_view(cluster: ClusterView) -> dict[str, Any]:
 async def broker_view(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
     """Returns one broker with its replicas, directories and settings. Raises Problem if there is no such broker."""
     shown = broker_state(cluster, broker_id)
-    # With very many replicas, the answer about all of them would keep other pages waiting while it is decoded.
+    # The answer about very many replicas would keep other pages waiting while it is decoded.
     names_replicas = shown["replicas_total"] <= _REPLICAS_NAMED
     directories, configs = await asyncio.gather(
         _directories(cluster, broker_id, names_replicas=names_replicas), broker_configs(cluster, broker_id)
