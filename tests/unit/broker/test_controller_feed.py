@@ -12,6 +12,7 @@ from barnabas.broker.zookeeper.directory_assignments import UnreportedAssignment
 from barnabas.common.errors import ErrorCode
 from barnabas.common.portions import whole
 from barnabas.common.types import TopicPartition
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.topics import UNKNOWN_PARTITION
 from barnabas.protocol import codec
@@ -42,7 +43,12 @@ class Node:
         self.logs.start(high_watermark_of=self.replicas.high_watermark_of)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.store.subscribe(self.replicas.on_image)
-        self.feed = ControllerFeed(OWN, self.store, self.replicas, self.host.clock, lambda: EPOCH)
+        #: The images before the first UpdateMetadata of each controller to each registration.
+        self.introduced: list[MetadataImage] = []
+        self.broker_epoch = EPOCH
+        self.feed = ControllerFeed(
+            OWN, self.store, self.replicas, self.host.clock, lambda: self.broker_epoch, self.introduced.append
+        )
 
     def _send(self, request: Message, reply: Any) -> None:
         raise AssertionError(f"nothing is sent here: {request}")
@@ -314,3 +320,22 @@ def test_followers_of_unknown_epochs_can_join(node: Node) -> None:
     assert not node.replicas.environment.may_join(4, 77, bytes(16))
     assert node.replicas.environment.may_join(OWN, EPOCH, bytes(16))
     assert not node.replicas.environment.may_join(OWN, EPOCH - 1, bytes(16))
+
+
+def test_the_first_metadata_of_a_controller_or_a_registration_is_noticed() -> None:
+    """Only with topics that a deletion can have removed: a broker that starts knows none."""
+    node = Node()
+    assert node.update(state(), controller_epoch=1) == 0
+    assert node.update(state(index=1), controller_epoch=1) == 0
+    assert node.introduced == []
+    before = node.store.image
+    assert node.update(controller_epoch=2) == 0
+    assert node.update(state(), controller_epoch=2) == 0
+    assert node.introduced == [before]
+    # The controller knows the next registration before this broker knows its own epoch.
+    assert node.update(controller_epoch=2, broker_epoch=EPOCH + 1) == 0
+    node.broker_epoch = EPOCH + 1
+    assert node.update(controller_epoch=2, broker_epoch=EPOCH + 1) == 0
+    assert len(node.introduced) == 2
+    assert node.update(controller_epoch=1, broker_epoch=EPOCH + 1) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert len(node.introduced) == 2

@@ -171,6 +171,27 @@ def test_what_is_written_without_a_notification_is_found_in_the_next_session(alo
     assert alone.config.log_retention_ms == 8_000_000
 
 
+def test_a_topic_whose_deletion_was_missed_is_not_shown_after_the_next_registration(alone: ZooKeeperBroker) -> None:
+    """The deletion begins and ends while the broker has no session, so that no controller ever names the topic to it;
+    another topic of the same name is shown.
+    """
+    client = alone.connect()
+    for name in ("kept", "deleted", "replaced"):
+        client.call(creation(name), 7, CreateTopicsResponse)
+    alone.settle()
+    assert {topic.name for topic in alone.broker.metadata.image.topics()} == {"kept", "deleted", "replaced"}
+    known = alone.broker.metadata.image.topics_by_name["replaced"].topic_id
+    for name in ("deleted", "replaced"):
+        for path in (paths.state(name, 0), f"{paths.partitions(name)}/0", paths.partitions(name), paths.topic(name)):
+            alone.tree.delete(path)
+    alone.tree.set(paths.topic("replaced"), encode_topic(TopicAssignment(b"R" * 16, {0: ReplicaAssignment((1,))})))
+    alone.store.expire()
+    alone.settle(2_000)
+    image = alone.broker.metadata.image
+    assert {topic.name for topic in image.topics()} == {"kept", "replaced"}
+    assert image.topics_by_name["replaced"].topic_id == b"R" * 16 != known
+
+
 def test_notifications_end_after_a_quarter_of_an_hour(alone: ZooKeeperBroker) -> None:
     client = alone.connect()
     client.call(creation("orders"), 7, CreateTopicsResponse)

@@ -86,6 +86,26 @@ def test_a_large_topic_leaves_the_metadata_before_its_logs_go() -> None:
     assert not cluster.exists(paths.delete_topic("orders"))
 
 
+def test_a_broker_that_comes_back_during_a_deletion_gets_all_of_it() -> None:
+    """Broker 2 has a replica and broker 3 has none; both were gone when the deletion was announced."""
+    cluster = Cluster(0, 1, 2, 3)
+    cluster.create_topic("orders", (1, 2))
+    cluster.settle()
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.settle()
+    cluster.tree.set(paths.delete_topic("orders"), None)
+    cluster.settle()
+    assert cluster.exists(paths.topic("orders")), "its deletion waits for broker 2"
+    cluster.start(3)
+    cluster.settle()
+    assert kinds_of(cluster, 3) == ["metadata 0"]
+    cluster.start(2)
+    cluster.settle()
+    assert kinds_of(cluster, 2) == ["metadata 0", "log 0"]
+    assert not cluster.exists(paths.topic("orders"))
+
+
 def test_no_decision_follows_while_the_states_of_a_large_topic_go_offline() -> None:
     """A broker that dies meanwhile causes no election in the topic, and the next controller ends the deletion."""
     cluster = Cluster(0, 1, 2)

@@ -86,12 +86,19 @@ class ControllerFeed:
         replicas: ReplicaManager,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        on_introduced: Callable[[MetadataImage], None] | None = None,
     ) -> None:
+        """`on_introduced` is called at the first UpdateMetadata of a controller to a registration of this broker, with
+        the image before it, if that has topics.
+        """
         self._node_id = node_id
         self._store = store
         self._replicas = replicas
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._on_introduced = on_introduced
+        #: The controller epoch and the broker epoch of the last UpdateMetadata.
+        self._introduced = (0, UNKNOWN_BROKER_EPOCH)
         #: The highest controller epoch in any request so far.
         self.controller_epoch = 0
         #: The controller of the last UpdateMetadata or LeaderAndIsr; -1 before the first.
@@ -117,6 +124,13 @@ class ControllerFeed:
         self.controller_id = controller_id
         self.is_of_kafka = client_id == str(controller_id)
 
+    def _note_introduction(self, request: UpdateMetadataRequest) -> None:
+        epochs = (request.controller_epoch, max(request.broker_epoch, self._broker_epoch()))
+        if epochs != self._introduced:
+            self._introduced = epochs
+            if self._on_introduced is not None and self._store.image.topics_by_name:
+                self._on_introduced(self._store.image)
+
     # -- UpdateMetadata
 
     def update_metadata(
@@ -130,6 +144,7 @@ class ControllerFeed:
             if code is not ErrorCode.NONE:
                 return UpdateMetadataResponse(error_code=code)
             self._note_controller(request.controller_id, client_id)
+            self._note_introduction(request)
             delta = MetadataDelta(self._store.image)
             delta.roles = frozenset()
             if not number:

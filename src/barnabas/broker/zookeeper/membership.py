@@ -15,6 +15,7 @@ from barnabas.broker.zookeeper.acl_watch import AclWatch
 from barnabas.broker.zookeeper.acl_writes import AclWrites
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ConfigWrites, ZnodeWrites
+from barnabas.broker.zookeeper.deleted_topics import remove_deleted
 from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
 from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
@@ -26,6 +27,7 @@ from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
 from barnabas.controller.zookeeper.lifecycle import ControllerSignal
 from barnabas.controller.zookeeper.runtime import ZookeeperController
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import endpoints_of
 from barnabas.metadata.store import MetadataStore
 from barnabas.znodes import paths
@@ -110,6 +112,10 @@ class Membership:
         """
         data = encode_log_dir_event(self._node_id)
         self._begin(create(self._store, paths.NEW_LOG_DIR_EVENT, data, CreateFlags.PERSISTENT_SEQUENTIAL))
+
+    def remove_deleted_topics(self, known: MetadataImage) -> None:
+        """Removes those topics of `known` from the image that have no znode any more."""
+        self._begin(remove_deleted(self._store, self._metadata, self._host.clock, known))
 
     def _begin(self, steps: Steps[object]) -> None:
         """Runs steps concurrently with other steps. They continue after a reconnect, and end with the session."""

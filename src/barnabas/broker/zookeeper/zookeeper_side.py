@@ -132,7 +132,12 @@ class ZooKeeperSide:
     def connect(self, parts: ConnectedParts) -> None:
         self._parts = parts
         feed = self._feed = ControllerFeed(
-            self._config.node_id, self._metadata, parts.replicas, self._host.clock, lambda: self.broker_epoch
+            self._config.node_id,
+            self._metadata,
+            parts.replicas,
+            self._host.clock,
+            lambda: self.broker_epoch,
+            self._membership.remove_deleted_topics,
         )
         parts.services.connect_zookeeper(
             ZooKeeperServices(feed, self.controller, self._counts, self._latency, self.controller.gauges)

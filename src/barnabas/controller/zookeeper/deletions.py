@@ -7,9 +7,10 @@
                      topic itself is refused, all of this again after a pause
 
 A replica on a dead broker, or in a lost directory, is asked again when its broker registers again; until then this
-topic waits, but no other one (G43). A topic under reassignment waits for its end. After a failover the marker is found
-again, and all requests are sent once more. The marker goes last, and nothing can take the name before. As in Kafka, a
-configuration that cannot be deleted stays, and so does a marker, which the next event about topics tries again.
+topic waits, but no other one (G43). A broker that registers gets UpdateMetadata(-2) for all deletions in progress. A
+topic under reassignment waits for its end. After a failover the marker is found again, and all requests are sent once
+more. The marker goes last, and nothing can take the name before. As in Kafka, a configuration that cannot be deleted
+stays, and so does a marker, which the next event about topics tries again.
 """
 
 from __future__ import annotations
@@ -57,9 +58,11 @@ class DeletionCounts(NamedTuple):
 class _Deletion:
     """A topic whose deletion has begun."""
 
-    __slots__ = ("is_announced", "is_ending", "ordered", "replicas")
+    __slots__ = ("is_announced", "is_ending", "ordered", "replicas", "topic")
 
     def __init__(self, topic: TopicImage) -> None:
+        #: The topic before its deletion.
+        self.topic = topic
         #: The replicas in the order of their partitions, and those that have not answered.
         self.ordered = replicas_of(topic)
         self.replicas = set(self.ordered)
@@ -67,6 +70,20 @@ class _Deletion:
         #: requests of earlier decisions can still give its replicas roles.
         self.is_announced = False
         self.is_ending = False
+
+
+def _announce(core: Core, topic: TopicImage, broker_id: int | None, has_ended: Callable[[], bool]) -> Job:
+    """Sends UpdateMetadata for the partitions of a topic to all live brokers, or only to this one, until the deletion
+    has ended: another topic can have the name then.
+    """
+    for number, portion in enumerate(portions(range(len(topic.partitions)))):
+        if number:
+            yield
+        if has_ended():
+            return
+        batch = core.batch(None if broker_id is None else (broker_id,))
+        batch.show_deleted(topic, portion)
+        core.send(batch)
 
 
 def replicas_of(topic: TopicImage) -> list[_Replica]:
@@ -202,21 +219,16 @@ class TopicDeletions:
         cause = Cause(ControllerEvent.DELETE_TOPICS, SELF, topic.name)
 
         def left(_: frozenset[str]) -> None:
-            core.slices.begin(self._notifying(topic, deletion))
+            core.slices.begin(self._notifying(deletion))
 
         core.records.write((), [removed], left, after=core.image, cause=cause)
 
-    def _notifying(self, topic: TopicImage, deletion: _Deletion) -> Job:
+    def _notifying(self, deletion: _Deletion) -> Job:
         """Sends UpdateMetadata for the partitions, then StopReplica: a topic leaves the metadata before its logs are
         deleted.
         """
-        name = topic.name
-        for number, portion in enumerate(portions(range(len(topic.partitions)))):
-            if number:
-                yield
-            batch = self._core.batch()
-            batch.show_deleted(topic, portion)
-            self._core.send(batch)
+        name = deletion.topic.name
+        yield from _announce(self._core, deletion.topic, None, lambda: False)
         deletion.is_announced = True
         for names, _ in self._waiting:
             names.discard(name)
@@ -224,13 +236,7 @@ class TopicDeletions:
         self._waiting = [(names, done) for names, done in self._waiting if names]
         for done in completed:
             done()
-        self._ask(name, None)
-
-    def _ask(self, name: str, broker_id: int | None) -> None:
-        """Asks all live brokers, or only this one, to delete the replicas that remain."""
-        deletion = self._begun.get(name)
-        if deletion is not None and deletion.is_announced:
-            self._core.slices.begin(self._asking(name, deletion, broker_id))
+        self._core.slices.begin(self._asking(name, deletion, None))
 
     def _asking(self, name: str, deletion: _Deletion, broker_id: int | None) -> Job:
         left = deletion.replicas
@@ -247,8 +253,18 @@ class TopicDeletions:
         self._end_if_done(name, deletion)
 
     def broker_joined(self, broker_id: int) -> None:
-        for name in sorted(self._begun):
-            self._ask(name, broker_id)
+        """Announces the deletions that have not ended to this broker too, which possibly had no session when they were
+        announced, then asks it to delete its replicas.
+        """
+        for _, deletion in sorted(self._begun.items()):
+            if deletion.is_announced:
+                self._core.slices.begin(self._including(deletion, broker_id))
+
+    def _including(self, deletion: _Deletion, broker_id: int) -> Job:
+        name = deletion.topic.name
+        yield from _announce(self._core, deletion.topic, broker_id, lambda: self._begun.get(name) is not deletion)
+        if self._begun.get(name) is deletion:
+            yield from self._asking(name, deletion, broker_id)
 
     def on_response(self, broker_id: int, request: Message, response: StopReplicaResponse) -> None:
         """Records the replicas that are deleted; those with an error are asked again when the broker comes back."""
