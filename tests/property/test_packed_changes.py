@@ -80,7 +80,7 @@ def decide(state: PhantomState, step: Step) -> None:
 def lanes(watcher: Watcher, topic: str, place: int) -> list[Any]:
     return [
         (each.time_ms, each.leader, each.leader_epoch, set(each.isr), each.replicas, each.cause, each.codes)
-        for each in watcher.occurrences.lanes(topic, place)
+        for each in watcher.occurrences.course(topic, place, T0)
     ]
 
 

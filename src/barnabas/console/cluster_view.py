@@ -12,14 +12,17 @@ import numpy as np
 
 from barnabas.console.acknowledged import Acknowledged
 from barnabas.console.occurrences import Occurrences
-from barnabas.console.packed_lanes import Lane
+from barnabas.console.packed_lanes import NO_EVENT, Lane
 from barnabas.console.questions import Questions
 from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.event_matching import WAIT_MS
 from barnabas.monitor.group_sweep import GroupState
 from barnabas.monitor.partition_state import BrokerState
-from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.table import ClusterTable, values_of
 
 NOT_THERE: Final = "it is not in the cluster"
+#: The longest time between a change of the table and its event, which waits for its cause.
+_PENDING_MS_MAX: Final = 2 * WAIT_MS
 
 
 class ClusterView:
@@ -71,11 +74,38 @@ class ClusterView:
         """Returns the time of the last complete sweep over the groups."""
         return None
 
+    @property
+    def complete_ms(self) -> int:
+        """Returns the time from which on every change was seen."""
+        return self.begun_ms
+
     def lanes(self, topic: str, partition: int) -> list[Lane]:
-        """Returns the states of a partition, oldest first."""
-        own = self.occurrences.lanes(topic, partition)
+        """Returns the states of a partition, oldest first. The first one is that before the first known change, if its
+        id is NO_EVENT.
+        """
         older = self.older.get((topic, partition))
-        return own if older is None else [*(lane for lane in older if not own or lane.time_ms < own[0].time_ms), *own]
+        if not older:
+            return self.occurrences.course(topic, partition, self.complete_ms) or self._unchanged(topic, partition)
+        own = self.occurrences.lanes(topic, partition)
+        return [*(lane for lane in older if not own or lane.time_ms < own[0].time_ms), *own]
+
+    def _unchanged(self, topic: str, partition: int) -> list[Lane]:
+        """Returns the state of a partition without a known change, as the only lane. A change that still waits for its
+        cause comes later.
+        """
+        row = self.table.row_of(topic, partition)
+        if row is None:
+            return []
+        from_ms = self.occurrences.complete_from(self.complete_ms)
+        pending = self.table.first_change(row, max(from_ms, self.clock_ms() - _PENDING_MS_MAX))
+        if pending is None:
+            state = self.table.state(row)
+        else:
+            is_new = row in pending.created_rows
+            states, rows = (pending.created, pending.created_rows) if is_new else (pending.before, pending.rows)
+            (state,) = values_of(states.take(rows == row), pending.topics, pending.silent_before)
+            from_ms = pending.time_ms if is_new else from_ms
+        return [Lane(from_ms, state.leader, state.leader_epoch, state.isr, state.replicas, None, (), NO_EVENT)]
 
     @property
     def known_ms(self) -> int:

@@ -8,14 +8,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import accumulate, count
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from barnabas.console.packed_events import joined_parts, moves_text, packed_event, packed_groups
-from barnabas.console.packed_lanes import Lane, PackedLanes
+from barnabas.console.packed_lanes import NO_EVENT, Lane, PackedLanes
 from barnabas.console.troubled_minutes import MINUTE_MS, TroubledMinutes, is_troubled, minute_of
 from barnabas.monitor.changes import Change, state_json
 from barnabas.monitor.merged_texts import merged, skeleton
@@ -70,6 +71,10 @@ class Occurrences:
         self._minutes: OrderedDict[int, list[int]] = OrderedDict()
         self._lanes: dict[Key, list[Lane]] = {}
         self._lane_order: deque[Key] = deque()
+        #: The state of a partition before the first of its lanes.
+        self._before: dict[Key, Lane] = {}
+        #: The time of the last lane that is no longer kept; 0 while all are.
+        self._cut_ms = 0
         self._packed = PackedLanes()
         self.troubled = TroubledMinutes()
 
@@ -83,12 +88,16 @@ class Occurrences:
 
     def add(self, changes: Iterable[Change]) -> list[Occurrence]:
         """Adds changes in their order. Returns the new events."""
-        found = []
-        for group in _groups(changes):
+        known, found = list(changes), []
+        events: dict[int, tuple[Occurrence, str | None]] = {}
+        for group in _groups(known):
             event = self._occurrence(group)
             self._keep(event)
-            self._keep_lanes(group, event)
             found.append(event)
+            events.update((id(change), (event, cause)) for change, cause in group)
+        # Two changes of a partition can belong to groups whose order is another one.
+        for change in known:
+            self._keep_lanes(change, *events[id(change)])
         return found
 
     def after(self, event_id: int) -> list[Occurrence]:
@@ -125,7 +134,29 @@ class Occurrences:
     def lanes(self, topic: str, partition: int) -> list[Lane]:
         """Returns the states of a partition, oldest first."""
         own, packed = self._lanes.get((topic, partition), []), self._packed.of(topic, partition)
-        return sorted([*own, *packed], key=lambda lane: lane.id) if packed else own
+        if not packed:
+            return own
+        # The events of one step have no order among themselves, but all of them come before those of the next.
+        placed = [*zip(accumulate((lane.id for lane in own), max), own, strict=True)]
+        return [lane for _, lane in sorted([*placed, *((lane.id, lane) for lane in packed)], key=itemgetter(0))]
+
+    def course(self, topic: str, partition: int, begun_ms: int) -> list[Lane]:
+        """Returns the states of a partition, oldest first, with the one before the first change as far as it is known:
+        since `begun_ms`, when the watch began, or since the oldest change that is kept.
+        """
+        found = self.lanes(topic, partition)
+        if not found:
+            return []
+        own = self._lanes.get((topic, partition))
+        is_own = own is not None and own[0].id == found[0].id
+        before = self._before.get((topic, partition)) if is_own else self._packed.before(topic, partition)
+        if before is None:
+            return found
+        return [replace(before, time_ms=min(self.complete_from(begun_ms), found[0].time_ms)), *found]
+
+    def complete_from(self, begun_ms: int) -> int:
+        """Returns the time from which on all changes of the watch that began at `begun_ms` are kept."""
+        return max(begun_ms, self._cut_ms, self._packed.cut_ms)
 
     def last_cause(self, topic: str, partition: int) -> Lane | None:
         found = self.lanes(topic, partition)
@@ -159,29 +190,28 @@ class Occurrences:
         if len(self.events) > KEPT:
             del self.events[: KEPT // 10]
 
-    def _keep_lanes(self, changes: list[_Caused], event: Occurrence) -> None:
+    def _keep_lanes(self, change: Change, event: Occurrence, cause: str | None) -> None:
         codes = tuple(event.shown["codes"])
-        for change, cause in changes:
-            for state in _states(change):
-                lane = Lane(
-                    change.time_ms,
-                    state.leader,
-                    state.leader_epoch,
-                    state.isr,
-                    state.replicas,
-                    cause,
-                    codes,
-                    event.id,
-                )
-                key = (state.topic, state.partition)
-                self._lanes.setdefault(key, []).append(lane)
-                self._lane_order.append(key)
+        for state in _states(change):
+            key = (state.topic, state.partition)
+            if key not in self._lanes and change.before is not None:
+                self._before[key] = _lane(change.before, 0, None, (), NO_EVENT)
+            self._lanes.setdefault(key, []).append(_lane(state, change.time_ms, cause, codes, event.id))
+            self._lane_order.append(key)
         while len(self._lane_order) > _LANES_KEPT:
-            key = self._lane_order.popleft()
-            lanes = self._lanes[key]
-            del lanes[0]
-            if not lanes:
-                del self._lanes[key]
+            self._forget(self._lane_order.popleft())
+
+    def _forget(self, key: Key) -> None:
+        """Forgets the first lane of a partition."""
+        lanes = self._lanes[key]
+        first = lanes.pop(0)
+        self._cut_ms = max(self._cut_ms, first.time_ms)
+        self._before.pop(key, None)
+        if not lanes:
+            del self._lanes[key]
+        elif not self._packed.cut_ms and not self._packed.of(*key):
+            # No packed change lies between the two lanes.
+            self._before[key] = replace(first, cause=None, codes=(), id=NO_EVENT)
 
     def _occurrence(self, changes: list[_Caused]) -> Occurrence:
         event_id, (first, cause) = next(self._ids), changes[0]
@@ -230,6 +260,10 @@ class Occurrences:
 
 def codes_of(change: Change) -> list[str]:
     return [str(event["cause"]) for event in change.events if event.get("cause")]
+
+
+def _lane(state: PartitionState, time_ms: int, cause: str | None, codes: tuple[str, ...], event: int) -> Lane:
+    return Lane(time_ms, state.leader, state.leader_epoch, state.isr, state.replicas, cause, codes, event)
 
 
 def _states(change: Change) -> Collection[PartitionState]:

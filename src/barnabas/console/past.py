@@ -57,12 +57,18 @@ class PastCluster(ClusterView):
         self.begun_ms = begun_ms
         self.is_filled = True
         self.has_events = False
+        self._complete_ms = at_ms
         self._gap = table.gap
 
-    def add_events(self, changes: Sequence[Change]) -> None:
-        """Adds the events before the moment, once."""
+    @property
+    def complete_ms(self) -> int:
+        return self._complete_ms
+
+    def add_events(self, changes: Sequence[Change], complete_ms: int) -> None:
+        """Adds the events before the moment, once. From `complete_ms` on they are complete."""
         if not self.has_events:
             self.has_events = True
+            self._complete_ms = complete_ms
             self.occurrences.add(changes)
             self.occurrences.troubled.fill(changes, self.table, self.clock_ms())
 
@@ -113,7 +119,7 @@ class PastReader:
         self._moments.move_to_end(time_ms)
         cluster, screens = self._moments[time_ms]
         if with_events and not cluster.has_events:
-            cluster.add_events(await self._read(lambda history: history.events(None, time_ms, _EVENTS, newest=True)))
+            cluster.add_events(*await self._read(lambda history: _events(history, time_ms)))
         return screens
 
     def _keep(self, time_ms: int, cluster: PastCluster) -> None:
@@ -198,3 +204,12 @@ class PastReader:
         wanted, found = self._cluster_id(), history.cluster_id
         if None not in (wanted, found) and wanted != found:
             raise HistoryError(f"{self._path}: this is the history of cluster {found}, but this cluster is {wanted}")
+
+
+def _events(history: History, until_ms: int) -> tuple[list[Change], int]:
+    """Returns the newest events before a time, and the time from which on they are all events."""
+    changes = history.events(None, until_ms, _EVENTS, newest=True)
+    known = [history.span()[0], *(gap.end_ms or until_ms for gap in history.gaps() if gap.begin_ms < until_ms)]
+    if len(changes) == _EVENTS:
+        known.append(changes[0].time_ms)
+    return changes, min(until_ms, max(known))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain, repeat, takewhile
 from typing import Final
 
 import numpy as np
@@ -133,6 +133,12 @@ class ClusterTable(TableState):
         if version > self.version or not self._kept or self._kept[0].version > version + 1:
             return None
         return [each for each in self._kept if each.version > version]
+
+    def first_change(self, row: int, since_ms: int) -> ChangeSet | None:
+        """Returns the first version after a time that created or changed a row, as far as versions are kept."""
+        recent = takewhile(lambda each: each.time_ms > since_ms, reversed(self._kept))
+        found = [each for each in recent if row in each.rows or row in each.created_rows]
+        return found[-1] if found else None
 
     def state(self, row: int) -> PartitionState:
         """Returns one row as a value, with its sizes and lags."""

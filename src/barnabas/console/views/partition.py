@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from barnabas.console.cluster_view import ClusterView
-from barnabas.console.packed_lanes import Lane
+from barnabas.console.packed_lanes import NO_EVENT, Lane
 from barnabas.console.problems import Problem
 from barnabas.console.views.partitions import known, partitions_json
 from barnabas.monitor.broker_connection import NoAnswer
@@ -47,16 +47,12 @@ def lanes_view(
         raise Problem("not-found", f"there is no topic {topic}")
     lanes: list[dict[str, Any]] = []
     for state in cluster.table.values(found.rows):
-        own = [
-            lane
-            for lane in cluster.lanes(topic, state.partition)
-            if (from_ms is None or lane.time_ms >= from_ms) and (to_ms is None or lane.time_ms <= to_ms)
-        ]
+        own = _between(cluster.lanes(topic, state.partition), from_ms, to_ms)
         lanes.append(
             {
                 "partition": state.partition,
                 "severity": state.severity.name.lower(),
-                "changes": len(own),
+                "changes": sum(lane.id != NO_EVENT and lane.time_ms >= (from_ms or 0) for lane in own),
                 "leader": state.leader,
                 "isr": list(state.isr),
                 "replicas": list(state.replicas),
@@ -71,6 +67,13 @@ def lanes_view(
         "to_ms": to_ms or cluster.clock_ms(),
         "gap": bool(cluster.table.missed_elections[found.rows].any()),
     }
+
+
+def _between(lanes: Sequence[Lane], from_ms: int | None, to_ms: int | None) -> Sequence[Lane]:
+    """Returns the states of a period, the one at its begin included."""
+    until = [lane for lane in lanes if to_ms is None or lane.time_ms <= to_ms]
+    before = 0 if from_ms is None else sum(lane.time_ms <= from_ms for lane in until)
+    return until[max(0, before - 1) :]
 
 
 async def partition_view(cluster: ClusterView, topic: str, partition: int) -> dict[str, Any]:
@@ -91,6 +94,7 @@ def lane_json(lane: Lane) -> dict[str, Any]:
         "replicas": None if lane.replicas is None else list(lane.replicas),
         "cause": lane.cause,
         "codes": list(lane.codes),
+        "is_change": lane.id != NO_EVENT,
     }
 
 
@@ -104,7 +108,7 @@ def explanation(state: PartitionState, lanes: Sequence[Lane]) -> list[str]:
     elected = _last(lanes, lambda before, after: before is not None and before.leader != after.leader)
     if elected is not None and elected.leader == state.leader:
         lines.append(f"Leader {leader_name(state.leader)} since {at(elected.time_ms)}: {_because(elected)}")
-    elif not lanes:
+    elif all(lane.id == NO_EVENT for lane in lanes):
         lines.append("No change of this partition is known since the console began to watch")
     for replica in state.out_of_sync:
         left = _last(lanes, _leaves(replica))
@@ -121,7 +125,7 @@ def explanation(state: PartitionState, lanes: Sequence[Lane]) -> list[str]:
 
 def _last(lanes: Sequence[Lane], matches: Callable[[Lane | None, Lane], bool]) -> Lane | None:
     for index in range(len(lanes) - 1, -1, -1):
-        if matches(lanes[index - 1] if index else None, lanes[index]):
+        if lanes[index].id != NO_EVENT and matches(lanes[index - 1] if index else None, lanes[index]):
             return lanes[index]
     return None
 

@@ -44,7 +44,7 @@
  *   severity: Severity, partitions: Partition[], total: number, size_bytes: number|null, messages: number|null, groups: {group: string, lag: number|null,
  *   members: number|null}[]|null, configs: Config[]|null, configs_problem: string|null}} Topic */
 /** @typedef {{time_ms: number, leader: number, leader_epoch: number|null, isr: number[], replicas: number[]|null,
- *   cause: string|null, codes?: string[]}} Lane */
+ *   cause: string|null, codes?: string[], is_change?: boolean}} Lane */
 /** @typedef {{broker: number, directory: string|null, size_bytes: number|null, end_offset: number|null,
  *   is_future: boolean, error: string|null}} ReplicaDirectory */
 /** @typedef {{producer_id: number, epoch: number, last_sequence: number|null, last_ms: number|null,

@@ -1,12 +1,13 @@
 // A dialog over the screen: the browser's own, so that the focus stays inside and Escape closes it.
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { texts } from '../core/texts.js';
 
 /** @param {{title: string, onClose: () => void, kind?: string, children?: any}} props */
 export function Dialog({ title, onClose, kind = '', children }) {
   const box = useRef(/** @type {HTMLDialogElement|null} */ (null));
-  useEffect(() => {
+  // The next key belongs to the dialog already, so it does not wait for the next frame.
+  useLayoutEffect(() => {
     const dialog = box.current;
     if (dialog && !dialog.open) dialog.showModal();
     return () => dialog?.close();

@@ -3,7 +3,7 @@ import { html } from '../core/html.js';
 import { serverNow, useNow, useRoute } from '../core/data.js';
 import { atMs, href } from '../core/url.js';
 import { texts } from '../core/texts.js';
-import { Lanes, LanesTable } from '../pictures/lanes.js';
+import { beginOf, Lanes, LanesTable } from '../pictures/lanes.js';
 import { Waiting } from './state_of_answer.js';
 /** @import { Lane, Topic } from '../core/types.js' */
 
@@ -17,7 +17,8 @@ export function TopicLanes({ topic: { topic, partitions } }) {
   if (!data) return html`<${Waiting} ...${answer} />`;
   if (!data.lanes.length) return html`<p class="empty">${texts.empty.lanes}</p>`;
   const rows = data.lanes.map((each) => ({ name: `${topic}-${each.partition}`, href: href('/partition', { topic, partition: each.partition }), lanes: each.lanes }));
+  const end = atMs() ?? Math.max(serverNow(), now);
   return html`<section class="panel" aria-label=${texts.topicLanes.leadersOverTime}>
-    <${Lanes} rows=${rows} from=${data.from_ms} to=${atMs() ?? Math.max(serverNow(), now)} isByPartition />
+    <${Lanes} rows=${rows} from=${beginOf(rows, data.from_ms, end)} to=${end} isByPartition />
     <${LanesTable} rows=${rows} /></section>`;
 }

@@ -5,7 +5,7 @@ import { atMs, href, param } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { bytes, count, moment } from '../core/format.js';
 import { BrokerLink, BrokerList, State, replicaState } from '../parts/badges.js';
-import { Lanes, LanesTable } from '../pictures/lanes.js';
+import { beginOf, Lanes, LanesTable } from '../pictures/lanes.js';
 import { AbortTransaction, PartitionActions } from '../parts/partition_dialogs.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { PartitionPage } from '../core/types.js' */
@@ -19,9 +19,7 @@ export function PartitionScreen() {
   const end = atMs() ?? Math.max(serverNow(), now);
   const lanes = data.lanes ?? [];
   const brokers = [...new Set([...data.replicas, ...lanes.flatMap((lane) => lane.replicas ?? lane.isr)])].sort((one, other) => one - other);
-  const first = lanes[0]?.time_ms ?? end;
-  const recorded = data.lanes_from_ms ?? first;
-  const from = Math.min(Math.max(recorded, first - (end - first) * 0.05), end - 1000);
+  const from = beginOf([{ name: '', lanes }], data.lanes_from_ms ?? end, end);
   return html`
     ${answer.error && html`<p class="warning" role="status">${answer.error.message}</p>`}
     <section class="summary" aria-label=${texts.words.summary}>
