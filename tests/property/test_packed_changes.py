@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.watched import T0, look_at
 
@@ -109,6 +109,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("is_exact", [False, True], ids=["looks", "journal"])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
+@example(steps=[("kill", 1), ("start", 1), ("kill", 1)])
 def test_packed_changes_tell_what_single_ones_tell(is_exact: bool, steps: list[Step]) -> None:
     events: list[Event] = []
     clock = [T0]

@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, count
-from operator import itemgetter
+from itertools import count
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ _MINUTES_KEPT: Final = 7 * 24 * 60
 _MINUTES_SHOWN: Final = 24 * 60
 
 Key = tuple[str, int]
+_time_of: Final = attrgetter("time_ms")
 
 
 @dataclass(slots=True)
@@ -132,24 +133,20 @@ class Occurrences:
                 yield []
 
     def lanes(self, topic: str, partition: int) -> list[Lane]:
-        """Returns the states of a partition, oldest first."""
+        """Returns the states of a partition by the time of their causes, because a poll sees a change late."""
         own, packed = self._lanes.get((topic, partition), []), self._packed.of(topic, partition)
-        if not packed:
-            return own
-        # The events of one step have no order among themselves, but all of them come before those of the next.
-        placed = [*zip(accumulate((lane.id for lane in own), max), own, strict=True)]
-        return [lane for _, lane in sorted([*placed, *((lane.id, lane) for lane in packed)], key=itemgetter(0))]
+        return sorted([*own, *packed], key=_time_of)
 
     def course(self, topic: str, partition: int, begun_ms: int) -> list[Lane]:
         """Returns the states of a partition, oldest first, with the one before the first change as far as it is known:
         since `begun_ms`, when the watch began, or since the oldest change that is kept.
         """
-        found = self.lanes(topic, partition)
-        if not found:
+        own, packed = self._lanes.get((topic, partition), []), self._packed.of(topic, partition)
+        if not own and not packed:
             return []
-        own = self._lanes.get((topic, partition))
-        is_own = own is not None and own[0].id == found[0].id
+        is_own = not packed or (bool(own) and own[0].time_ms <= packed[0].time_ms)
         before = self._before.get((topic, partition)) if is_own else self._packed.before(topic, partition)
+        found = sorted([*own, *packed], key=_time_of)
         if before is None:
             return found
         return [replace(before, time_ms=min(self.complete_from(begun_ms), found[0].time_ms)), *found]

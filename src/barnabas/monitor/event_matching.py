@@ -86,7 +86,7 @@ class RecentEvents:
         (yet).
         """
         if change.before is not None and change.after is not None and change.kind != "min-isr-changed":
-            found = self._explain_partition(change.before, change.after)
+            found = self._explain_partition(change.before, change.after, change.time_ms)
         else:
             found = self._explain_other(change)
         if not found:
@@ -101,12 +101,12 @@ class RecentEvents:
             (change,) = packed.changes([place])
             assert change.before is not None, "it is a changed partition"
             assert change.after is not None, "it is a changed partition"
-            events = [event for _, event in self._explain_partition(change.before, change.after)]
+            events = [event for _, event in self._explain_partition(change.before, change.after, change.time_ms)]
             if events:
                 texts = tuple(str(event["text"]) for event in events)
                 codes = tuple(str(event["cause"]) for event in events if event.get("cause"))
                 packed.cause[place] = packed.number_of(Cause(texts, codes, int(events[-1]["time_ms"])))
-        explain(packed, self._bulks.newest_first())
+        explain(packed, self._bulks.newest_first)
 
     def forget_used(self) -> None:
         """Drops what can explain no further change."""
@@ -128,11 +128,13 @@ class RecentEvents:
         found: list[int] = places[packed.cause[places] == UNKNOWN].tolist()
         return found
 
-    def _explain_partition(self, before: PartitionState, after: PartitionState) -> list[tuple[int, Event]]:
+    def _explain_partition(
+        self, before: PartitionState, after: PartitionState, time_ms: int
+    ) -> list[tuple[int, Event]]:
         key = after.topic, after.partition
         own = self._by_subject.get(key, deque())
         packed = self._bulks.of_partition(*key)
-        found = _of_partition(sorted([*own, *packed], key=_number) if packed else list(own), before, after)
+        found = _of_partition(sorted([*own, *packed], key=_number) if packed else list(own), before, after, time_ms)
         while found and own and own[0][0] <= found[-1][0]:
             own.popleft()
         if found and packed:
@@ -168,12 +170,15 @@ def _subject(event: Event) -> _Subject:
 
 
 def _of_partition(
-    own: list[tuple[int, Event]], before: PartitionState, after: PartitionState
+    own: list[tuple[int, Event]], before: PartitionState, after: PartitionState, time_ms: int
 ) -> list[tuple[int, Event]]:
-    """Returns the events from the one that left the old state to the one that reached the new state."""
-    last = next((place for place in reversed(range(len(own))) if _agrees(own[place][1]["after"], after)), None)
-    if last is None:
+    """Returns the events from the one that left the old state to the one that reached the new state. If several reached
+    it, that is the last one until the change was seen, or the last of all where the clocks differ.
+    """
+    reaching = [place for place in range(len(own)) if _agrees(own[place][1]["after"], after)]
+    if not reaching:
         return []
+    last = max((place for place in reaching if own[place][1]["time_ms"] <= time_ms), default=reaching[-1])
     first = next((place for place in range(last, -1, -1) if _agrees(own[place][1]["before"], before)), last)
     return own[first : last + 1]
 

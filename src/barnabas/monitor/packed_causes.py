@@ -1,12 +1,13 @@
 """The causes of packed changes: bulk events of the journal matched with the rows of a version, all at once.
 
 The newest event whose state after is that of a row explains it; if its state before is not that of the row, earlier
-events of the partition are part of the cause, up to the one that left the old state.
+events of the partition are part of the cause, up to the one that left the old state. Events after the time at which the
+row was seen to change explain it only if no other one does: then the clocks differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from barnabas.monitor.packed_changes import Cause, PackedChanges
 class _Walk:
     """The state of a search from the newest event to the oldest, by row."""
 
+    #: The rows that have no cause yet.
+    is_waiting: BoolArray
     #: The newest event that reached the state, and all from there back, as numbers of causes.
     last: IntArray
     chain: IntArray
@@ -29,34 +32,47 @@ class _Walk:
     is_done: BoolArray
 
 
-def explain(packed: PackedChanges, bulks: Iterable[tuple[dict[str, Any], NDArray[np.uint8]]]) -> None:
-    """Finds the causes of rows that have none. `bulks` are bulk events, the newest first, each with its rows that have
-    explained a change; the rows that now do are marked.
+def explain(packed: PackedChanges, bulks: Callable[[], Iterable[tuple[dict[str, Any], NDArray[np.uint8]]]]) -> None:
+    """Finds the causes of rows that have none. `bulks` returns bulk events, the newest first, each with its rows that
+    have explained a change; the rows that now do are marked.
     """
+    for is_timely in (True, False):
+        if (packed.cause == UNKNOWN).any():
+            _walk(packed, bulks(), is_timely=is_timely)
+
+
+def _walk(packed: PackedChanges, bulks: Iterable[tuple[dict[str, Any], NDArray[np.uint8]]], *, is_timely: bool) -> None:
     by_name = packed.numbers_by_name()
     waiting = packed.cause == UNKNOWN
     count = len(packed)
-    walk = _Walk(np.full(count, UNKNOWN, np.int32), np.full(count, UNKNOWN, np.int32), ~waiting, ~waiting)
-    walk.is_open[:] = False
+    unknown, nothing = np.full(count, UNKNOWN, np.int32), np.zeros(count, np.bool_)
+    walk = _Walk(waiting, unknown, unknown.copy(), nothing, nothing.copy())
     for event, used in bulks:
-        if walk.is_done.all():
-            break
-        _step(packed, walk, event, used, by_name)
+        _step(packed, walk, event, used, by_name, is_timely=is_timely)
     # Only the event that reached the new state is known if none left the old state.
     found = np.where(walk.is_open | (walk.chain == UNKNOWN), walk.last, walk.chain)
     packed.cause[waiting] = found[waiting]
 
 
 def _step(
-    packed: PackedChanges, walk: _Walk, event: dict[str, Any], used: NDArray[np.uint8], by_name: dict[str, int]
+    packed: PackedChanges,
+    walk: _Walk,
+    event: dict[str, Any],
+    used: NDArray[np.uint8],
+    by_name: dict[str, int],
+    *,
+    is_timely: bool,
 ) -> None:
-    """Takes one event."""
+    """Takes one event. If `is_timely`, rows that changed before it are left for other events."""
     topics = np.repeat(
         np.array([by_name.get(each[0], UNKNOWN) for each in event["topics"]], np.int32),
         np.array([each[3] for each in event["topics"]], np.intp),
     )
     places = packed.find(topics, np.asarray(event["partition"], np.int32))
     rows = np.flatnonzero((places != UNKNOWN) & (used == 0))
+    rows = rows[walk.is_waiting[places[rows]]]
+    # An event before those that explain a row explains no later change of the partition.
+    used[rows[walk.is_done[places[rows]]]] = 1
     rows = rows[~walk.is_done[places[rows]]]
     if not len(rows):
         return
@@ -66,6 +82,8 @@ def _step(
     epochs = np.asarray(event["leader_epoch"], np.int32)[rows]
     is_new = walk.last[places] == UNKNOWN
     reaches = is_new & transitions.after.agrees(numbers, epochs, packed.after, places)
+    if is_timely:
+        reaches &= packed.times[places] >= int(event["time_ms"])
     takes = reaches | walk.is_open[places]
     rows, places, numbers, epochs, reaches = (each[takes] for each in (rows, places, numbers, epochs, reaches))
     if not len(rows):
