@@ -1,4 +1,5 @@
-"""The periodic check for followers that fall behind, over all partitions led here (`replica.lag.time.max.ms`).
+"""The check for followers that fall behind, over all partitions led here: periodically (`replica.lag.time.max.ms`), and
+when brokers change.
 
 `Leadership.reduced` decides which followers these are.
 """
@@ -29,6 +30,12 @@ class IsrExpiration:
 
     def start(self) -> None:
         self._timer = self._timers.call_later(max(self._environment.lag_ms_max // 2, 1), self._check)
+
+    def check(self) -> None:
+        """Checks now, because brokers have changed; the next check is a whole period later."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._check()
 
     def _check(self) -> None:
         self._check_from(tuple(self._partitions()), 0)

@@ -283,7 +283,10 @@ class Partition:
         return True
 
     def shrink_isr(self) -> None:
-        """Proposes an ISR without lagging members, if there are any."""
+        """Proposes an ISR without lagging members, if there are any. The HW waits no longer for a replica outside the
+        ISR that lags by now, or whose broker is fenced: fetches of the members do not advance it while their positions
+        stay the same.
+        """
         leadership, environment = self.leadership, self._environment
         if leadership is None or leadership.is_alone:
             return
@@ -293,6 +296,8 @@ class Partition:
             leadership.propose(reduced)
             leadership.reason = encode_reason(leadership, end_offset, now_ms)
             environment.propose(self)
+        elif self.high_watermark < end_offset:
+            self._advance_high_watermark()
 
     def on_isr_committed(self) -> None:
         """Applies the ISR that the controller accepted."""

@@ -276,6 +276,7 @@ class ReplicaManager:
                 yield
         if delta.changed_brokers and not is_start:
             self.fetchers.on_brokers(delta.changed_brokers, self.partitions(), image)
+            self._isr_expiration.check()
             if self.environment.selector is not None:
                 for partition in self.partitions():
                     partition.wake_consumers(0)

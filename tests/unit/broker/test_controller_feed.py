@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.controller_world import make_config
+from tests.support.log_world import encode_records
 
 from barnabas.broker.zookeeper.controller_feed import LEADER_DURING_DELETE, ControllerFeed
 from barnabas.broker.zookeeper.directory_assignments import UnreportedAssignments
@@ -24,6 +25,7 @@ from barnabas.replication.partition import Partition, Role
 from barnabas.replication.replica_manager import ReplicaManager, ReplicaPorts
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import MemoryHost
+from barnabas.storage.log import Origin
 from barnabas.storage.log_manager import LogManager
 
 OWN, EPOCH = 1, 50
@@ -339,3 +341,42 @@ def test_the_first_metadata_of_a_controller_or_a_registration_is_noticed() -> No
     assert len(node.introduced) == 2
     assert node.update(controller_epoch=1, broker_epoch=EPOCH + 1) == ErrorCode.STALE_CONTROLLER_EPOCH
     assert len(node.introduced) == 2
+
+
+def shrunk_while_the_last_member_may_rejoin(node: Node) -> Partition:
+    """Returns a partition whose third replica left the ISR a moment ago, and lacks the record that the others have."""
+    assert node.lead(role()) == [0]
+    partition = node.partition()
+    partition.append(encode_records(1), 1, Origin.CLIENT)
+    for replica, offset in ((2, 1), (3, 0)):
+        assert partition.on_follower_fetch(replica, EPOCH, offset, 0)
+    assert partition.leadership is not None
+    assert partition.leadership.commit_answer((1, 2), 1)
+    partition.on_isr_committed()
+    assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
+    return partition
+
+
+def test_the_high_watermark_does_not_wait_for_a_replica_whose_broker_is_gone() -> None:
+    """The end of the broker comes after the change of the ISR, and the other member has nothing to fetch: nothing else
+    happens to the partition.
+    """
+    node = Node()
+    assert node.update(state()) == 0
+    partition = shrunk_while_the_last_member_may_rejoin(node)
+    assert node.update(brokers=(1, 2)) == 0
+    assert partition.high_watermark == 1
+
+
+def test_the_high_watermark_does_not_wait_for_a_replica_that_lags_by_now() -> None:
+    node = Node()
+    assert node.update(state()) == 0
+    partition = shrunk_while_the_last_member_may_rejoin(node)
+    for _ in range(30):
+        node.host.time.run_for(1_000)
+        assert partition.on_follower_fetch(2, EPOCH, 1, 0)
+        if partition.high_watermark:
+            break
+    assert partition.high_watermark == 0, "the replica may still return in time"
+    node.host.time.run_for(16_000)
+    assert partition.high_watermark == 1
