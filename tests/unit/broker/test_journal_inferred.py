@@ -12,6 +12,8 @@ from barnabas.common.types import EVENTS_TOPIC
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.simulation.worlds.replicated import log_values
+from barnabas.znodes import paths
+from barnabas.znodes.topic_znodes import ReplicaAssignment, TopicAssignment, encode_topic
 
 OWN, CONTROLLER = 2, 1
 ID, EVENTS_ID = b"T" * 16, b"E" * 16
@@ -30,6 +32,10 @@ class Obedient:
         self.broker.settle(6_000)
         assert not self.broker.broker.side.controller.is_active
         self._client = self.broker.connect(client_id)
+        # A broker forgets topics without a znode when a new controller introduces itself.
+        for name, topic_id, replicas in (("orders", ID, (1, 2, 3)), (EVENTS_TOPIC, EVENTS_ID, (OWN,))):
+            assignment = TopicAssignment(topic_id, {0: ReplicaAssignment(replicas)})
+            office.tree.set(paths.topic(name), encode_topic(assignment))
         self.update(BEGIN)
         self._lead_the_journal()
 
