@@ -38,6 +38,22 @@ def test_two_owners_in_a_generation() -> None:
     assert {note.node for note in problem.notes if note.text == "is assigned orders-0 in 1"} == {"a", "b"}
 
 
+def test_a_group_that_lost_all_members_counts_from_the_begin() -> None:
+    """New members may have the generations of the first ones, but not while one of those can still be there."""
+    for contact_s, is_allowed in ((5, True), (15, False)):
+        told = Told()
+        told.at(1).contacted("a", SECOND)
+        told.at(1).assigned("a", PLACE, 1)
+        told.at(3).revoked("a", PLACE)
+        told.at(4).contacted("b", 4 * SECOND)
+        told.at(4).assigned("b", ("orders", 1), 2)
+        told.at(contact_s).contacted("b", contact_s * SECOND)
+        told.at(20).contacted("c", 20 * SECOND)
+        told.at(20).assigned("c", PLACE, 1)
+        problems = [each.text for each in told.history.problems()]
+        assert (problems == []) is is_allowed, problems
+
+
 def test_a_member_with_a_recent_heartbeat_keeps_its_partitions() -> None:
     told = Told()
     told.at(1).contacted("a", SECOND)

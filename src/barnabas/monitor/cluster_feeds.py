@@ -44,7 +44,9 @@ _CONTROLLER_INTERVAL_S: Final = 0.5
 #: The maximum age of a known min.insync.replicas, while one request can have all of them.
 _MIN_ISR_AGE_S: Final = 15.0
 _TOPICS_PER_REQUEST: Final = 500
-_GROUP_INTERVAL_S: Final = 30.0
+#: The pause between two sweeps over the groups: so long that they take at most a hundredth of the time of the brokers.
+_GROUP_PAUSE_S: Final = (2.0, 30.0)
+_GROUP_SHARE: Final = 0.01
 #: The pause between two requests for known ones, within the budget of the brokers.
 _MIN_ISR_PAUSE_S: Final = 2.5
 
@@ -226,7 +228,9 @@ class ClusterFeeds:
     async def _sweep_groups(self) -> None:
         """Asks each broker for the groups that it coordinates. The groups of a broker that does not answer stay."""
         by_broker: dict[int, dict[str, GroupState]] = {}
+        loop = asyncio.get_running_loop()
         while True:
+            begin_s = loop.time()
             for broker in list(self.table.brokers.values()):
                 if broker.problem is None:
                     with suppress(NoAnswer):
@@ -238,7 +242,8 @@ class ClusterFeeds:
             self.groups_ms = self._clock_ms()
             for broker_id in by_broker.keys() - self.table.brokers.keys():
                 del by_broker[broker_id]
-            await asyncio.sleep(_GROUP_INTERVAL_S)
+            least_s, most_s = _GROUP_PAUSE_S
+            await asyncio.sleep(min(most_s, max(least_s, (loop.time() - begin_s) / _GROUP_SHARE)))
 
     async def _min_isrs(self) -> None:
         """Asks for `min.insync.replicas` of new topics immediately, and of the others by turns."""

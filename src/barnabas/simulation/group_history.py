@@ -1,6 +1,8 @@
 """The history of group members, and the check of it.
 
-    one owner      in one generation (classic) or member epoch (KIP-848) a partition has one owner
+    one owner      in one generation (classic) or member epoch (KIP-848) a partition has one owner; a group that could be
+                   empty and counts from the begin is another one, because a member of the other protocol replaces an
+                   empty group, as in Kafka
     no overlap     for members that note their last contact: no other member is assigned a partition before its owner
                    gave it back, or could have been removed
     commits        an acknowledged offset is not lost, and the committed offset never goes back
@@ -12,8 +14,10 @@ after a commit with an unknown result.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from barnabas.simulation.history import Place, Problem
@@ -54,6 +58,9 @@ class _Holding:
         self.since_us = since_us
         #: The time when the member gave it back; None until then.
         self.until_us: int | None = None
+
+
+_since = attrgetter("since_us")
 
 
 class GroupHistory:
@@ -116,16 +123,16 @@ class GroupHistory:
     def problems(self) -> list[Problem]:
         """Returns the broken promises, each with the assignments of the members concerned."""
         found = []
+        replaced_us = self._replaced_us()
         for place, holdings in sorted(self._holdings.items()):
-            found += self._one_owner(place, holdings)
+            found += self._one_owner(place, holdings, replaced_us)
         for place, seen in sorted(self._seen.items()):
             found += self._commits(place, sorted(seen, key=lambda each: each.requested_us))
         return found
 
     def _owned(self, holdings: list[_Holding]) -> Iterator[Owned]:
         for each in holdings:
-            until_us = self._lease_us(each) if each.until_us is None else each.until_us
-            yield Owned(each.member, each.generation, each.since_us, until_us)
+            yield Owned(each.member, each.generation, each.since_us, self._until_us(each))
 
     def _life(self, place: Place, members: Collection[str]) -> tuple[Note, ...]:
         """Returns when these members got and gave back a partition."""
@@ -140,11 +147,27 @@ class GroupHistory:
                     notes.append(Note(each.until_us, each.member, f"gives {_at(place)} back"))
         return tuple(sorted(notes, key=lambda note: note.time_us))
 
-    def _one_owner(self, place: Place, holdings: list[_Holding]) -> list[Problem]:
+    def _replaced_us(self) -> list[int]:
+        """Returns the times at which the generations began anew in a group that could be empty."""
+        found, highest = [], 0
+        every = sorted((each for holdings in self._holdings.values() for each in holdings), key=_since)
+        for each in every:
+            if each.generation >= highest:
+                highest = each.generation
+            elif not any(one.since_us < each.since_us < self._until_us(one) for one in every):
+                found.append(each.since_us)
+                highest = each.generation
+        return found
+
+    def _until_us(self, holding: _Holding) -> int:
+        return self._lease_us(holding) if holding.until_us is None else holding.until_us
+
+    def _one_owner(self, place: Place, holdings: list[_Holding], replaced_us: list[int]) -> list[Problem]:
         problems = []
-        owners: dict[int, str] = {}
+        owners: dict[tuple[int, int], str] = {}
         for each in holdings:
-            owner = owners.setdefault(each.generation, each.member)
+            number = bisect_right(replaced_us, each.since_us)
+            owner = owners.setdefault((number, each.generation), each.member)
             if owner != each.member:
                 text = f"two owners in a generation: {_at(place)} in {each.generation}: {owner}, {each.member}"
                 problems.append(Problem(text, notes=self._life(place, (owner, each.member))))
