@@ -1,8 +1,8 @@
 """The history of group members, and the check of it.
 
-    one owner      in one generation (classic) or member epoch (KIP-848) a partition has one owner; a group that could be
-                   empty and counts from the begin is another one, because a member of the other protocol replaces an
-                   empty group, as in Kafka
+    one owner      in one generation (classic) or member epoch (KIP-848) a partition has one owner; a group that could
+                   be empty and counts from the begin is another one, because a member of the other protocol replaces
+                   an empty group, as in Kafka
     no overlap     for members that note their last contact: no other member is assigned a partition before its owner
                    gave it back, or could have been removed
     commits        an acknowledged offset is not lost, and the committed offset never goes back
