@@ -12,17 +12,21 @@ import numpy as np
 
 from barnabas.console.acknowledged import Acknowledged
 from barnabas.console.occurrences import Occurrences
-from barnabas.console.packed_lanes import NO_EVENT, Lane
+from barnabas.console.packed_lanes import NO_CAUSE_YET, NO_EVENT, Lane
 from barnabas.console.questions import Questions
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.event_matching import WAIT_MS
 from barnabas.monitor.group_sweep import GroupState
-from barnabas.monitor.partition_state import BrokerState
+from barnabas.monitor.partition_state import BrokerState, PartitionState
 from barnabas.monitor.table import ClusterTable, values_of
 
 NOT_THERE: Final = "it is not in the cluster"
 #: The longest time between a change of the table and its event, which waits for its cause.
 _PENDING_MS_MAX: Final = 2 * WAIT_MS
+
+
+def _lane_of(state: PartitionState, time_ms: int, event: int) -> Lane:
+    return Lane(time_ms, state.leader, state.leader_epoch, state.isr, state.replicas, None, (), event)
 
 
 class ClusterView:
@@ -81,31 +85,38 @@ class ClusterView:
 
     def lanes(self, topic: str, partition: int) -> list[Lane]:
         """Returns the states of a partition, oldest first. The first one is that before the first known change, if its
-        id is NO_EVENT.
-        """
-        older = self.older.get((topic, partition))
-        if not older:
-            return self.occurrences.course(topic, partition, self.complete_ms) or self._unchanged(topic, partition)
-        own = self.occurrences.lanes(topic, partition)
-        return [*(lane for lane in older if not own or lane.time_ms < own[0].time_ms), *own]
-
-    def _unchanged(self, topic: str, partition: int) -> list[Lane]:
-        """Returns the state of a partition without a known change, as the only lane. A change that still waits for its
-        cause comes later.
+        id is NO_EVENT; the last one waits for its cause, if its id is NO_CAUSE_YET.
         """
         row = self.table.row_of(topic, partition)
-        if row is None:
-            return []
-        from_ms = self.occurrences.complete_from(self.complete_ms)
-        pending = self.table.first_change(row, max(from_ms, self.clock_ms() - _PENDING_MS_MAX))
-        if pending is None:
-            state = self.table.state(row)
+        older = self.older.get((topic, partition))
+        if older:
+            own = self.occurrences.lanes(topic, partition)
+            known = [*(lane for lane in older if not own or lane.time_ms < own[0].time_ms), *own]
         else:
-            is_new = row in pending.created_rows
-            states, rows = (pending.created, pending.created_rows) if is_new else (pending.before, pending.rows)
-            (state,) = values_of(states.take(rows == row), pending.topics, pending.silent_before)
-            from_ms = pending.time_ms if is_new else from_ms
-        return [Lane(from_ms, state.leader, state.leader_epoch, state.isr, state.replicas, None, (), NO_EVENT)]
+            known = self.occurrences.course(topic, partition, self.complete_ms)
+        if row is None:
+            return known
+        return self._with_present(known or self._unchanged(row), row)
+
+    def _unchanged(self, row: int) -> list[Lane]:
+        """Returns the state of a partition without a known change, as the only lane."""
+        from_ms = self.occurrences.complete_from(self.complete_ms)
+        changes = self.table.changes_of(row, max(from_ms, self.clock_ms() - _PENDING_MS_MAX))
+        if not changes:
+            return [_lane_of(self.table.state(row), from_ms, NO_EVENT)]
+        first = changes[-1]
+        is_new = row in first.created_rows
+        states, rows = (first.created, first.created_rows) if is_new else (first.before, first.rows)
+        (state,) = values_of(states.take(rows == row), first.topics, first.silent_before)
+        return [_lane_of(state, first.time_ms if is_new else from_ms, NO_EVENT)]
+
+    def _with_present(self, known: list[Lane], row: int) -> list[Lane]:
+        """Returns the lanes with the present state, if its change has no event yet: an event waits for its cause."""
+        state, last = self.table.state(row), known[-1]
+        if (last.leader, last.leader_epoch, set(last.isr)) == (state.leader, state.leader_epoch, set(state.isr)):
+            return known
+        changes = self.table.changes_of(row, max(last.time_ms, self.clock_ms() - _PENDING_MS_MAX))
+        return [*known, _lane_of(state, changes[0].time_ms, NO_CAUSE_YET)] if changes else known
 
     @property
     def known_ms(self) -> int:

@@ -15,6 +15,8 @@ from barnabas.monitor.packed_changes import Cause, PackedChanges
 
 #: The id of a lane that is not the state after an event, but the one before the first event that is known.
 NO_EVENT: Final = 0
+#: The id of a lane whose event waits for its cause.
+NO_CAUSE_YET: Final = -1
 #: States that are kept.
 _ROWS_KEPT: Final = 200_000
 _PARTITION_BITS: Final = 32

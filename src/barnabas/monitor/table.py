@@ -134,11 +134,10 @@ class ClusterTable(TableState):
             return None
         return [each for each in self._kept if each.version > version]
 
-    def first_change(self, row: int, since_ms: int) -> ChangeSet | None:
-        """Returns the first version after a time that created or changed a row, as far as versions are kept."""
+    def changes_of(self, row: int, since_ms: int) -> list[ChangeSet]:
+        """Returns the kept versions after a time that created or changed a row, the newest first."""
         recent = takewhile(lambda each: each.time_ms > since_ms, reversed(self._kept))
-        found = [each for each in recent if row in each.rows or row in each.created_rows]
-        return found[-1] if found else None
+        return [each for each in recent if row in each.rows or row in each.created_rows]
 
     def state(self, row: int) -> PartitionState:
         """Returns one row as a value, with its sizes and lags."""

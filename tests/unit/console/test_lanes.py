@@ -79,10 +79,11 @@ def test_a_page_shows_who_led_before_a_broker_died(console: RunningConsole, phan
     found: dict[str, Any] = {}
 
     def is_shown() -> bool:
-        """Returns whether the change is shown. Until then, the first lane is not the state after it."""
+        """Returns whether the change is shown with its cause; the last lane is the present state all the time."""
         found.update(next(each for each in console.get("lanes", topic=name)["lanes"] if each["partition"] == 0))
-        assert found["lanes"][0]["leader"] == broker
-        return bool(found["changes"])
+        lanes = found["lanes"]
+        assert (lanes[0]["leader"], lanes[-1]["leader"]) == (broker, found["leader"])
+        return bool(lanes[-1]["cause"])
 
     console.until(is_shown, "another one leads")
     first, *later = found["lanes"]

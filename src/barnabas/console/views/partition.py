@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from barnabas.console.cluster_view import ClusterView
-from barnabas.console.packed_lanes import NO_EVENT, Lane
+from barnabas.console.packed_lanes import NO_CAUSE_YET, NO_EVENT, Lane
 from barnabas.console.problems import Problem
 from barnabas.console.views.partitions import known, partitions_json
 from barnabas.monitor.broker_connection import NoAnswer
@@ -135,6 +135,8 @@ def _leaves(replica: int) -> Callable[[Lane | None, Lane], bool]:
 
 
 def _because(lane: Lane) -> str:
+    if lane.id == NO_CAUSE_YET:
+        return "the cause is not known yet"
     return lane.cause or "the cause is not known"
 
 
