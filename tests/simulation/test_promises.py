@@ -162,6 +162,22 @@ def test_the_condition_of_a_cluster_is_what_ails_it() -> None:
     assert condition.links == {("broker1", "broker2"): CUT, ("broker2", "broker1"): CUT}
 
 
+def test_a_disk_that_was_full_between_two_looks_is_noticed() -> None:
+    """The checker looks four times a second, and the broker takes no replicas for ten seconds."""
+    cluster = Cluster(World(1), THREE)
+    cluster.start()
+    cluster.world.run_for(3_000_000)
+    before = condition_of(cluster).refusals["broker2"]
+    disk = cluster.nodes["broker2"].disk
+    taken = disk.fill()
+    with pytest.raises(OSError, match="No space left"):
+        disk.open("/data/x", create=True).append(b"x")
+    disk.free_bytes += taken
+    condition = condition_of(cluster)
+    assert condition.troubles == {}
+    assert condition.refusals["broker2"] == before + 1
+
+
 # -- refusals are told
 
 

@@ -30,6 +30,8 @@ class Condition(NamedTuple):
     links: dict[tuple[str, str], str]
     #: The number of starts of each machine's process.
     starts: dict[str, int]
+    #: The number of calls of each machine that its disk has refused for lack of space.
+    refusals: dict[str, int]
 
 
 def condition_of(cluster: Cluster) -> Condition:
@@ -48,7 +50,8 @@ def condition_of(cluster: Cluster) -> Condition:
             for each in (pair, pair[::-1]):
                 links[each] = CUT if CUT in (trouble, links.get(each)) else SLOW
     starts = {name: cluster.machine(name).incarnation for name in cluster.programs}
-    return Condition(troubles, links, starts)
+    refusals = {name: each.disk.space_refusals for name, each in cluster.programs.items()}
+    return Condition(troubles, links, starts, refusals)
 
 
 def _trouble(cluster: Cluster, name: str) -> str:

@@ -17,7 +17,6 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.runtime import ShardState
 from barnabas.coordinators.transactions.shard import TransactionShard
-from barnabas.metadata.image import MetadataImage
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation.coordinator_dict import CoordinatorDict
 from barnabas.simulation.history import Violation
@@ -43,9 +42,10 @@ class _Comparison(NamedTuple):
 
 @dataclass(slots=True)
 class _Served:
-    """The partitions that one node coordinates, found with `image`; searched again at `next_us`."""
+    """The partitions that one node coordinates."""
 
-    image: MetadataImage
+    shards: tuple[GroupShard | TransactionShard, ...]
+    #: The time of the next comparison of those that were loaded before.
     next_us: int
     loaded: list[GroupShard | TransactionShard]
     loading: list[GroupShard | TransactionShard]
@@ -71,10 +71,14 @@ class Coordinators:
             if broker is None:
                 continue
             served = self._served.get(node.name)
-            if served is None or served.image is not broker.metadata.image or now_us >= served.next_us:
+            shards: tuple[GroupShard | TransactionShard, ...] = (
+                *broker.groups.shards(),
+                *broker.transactions.shards(),
+            )
+            if served is None or served.shards != shards or now_us >= served.next_us:
                 if not broker.config.is_broker or not node.is_running:
                     continue
-                served = self._served[node.name] = self._serving(broker, now_us)
+                served = self._served[node.name] = self._serving(shards, now_us)
                 for shard in served.loaded:
                     self._maybe_compare(node, broker, shard, now_us, is_end=cluster.checks_all)
             elif cluster.checks_all:
@@ -86,12 +90,10 @@ class Coordinators:
                 served.loaded += [shard for shard in served.loading if shard.state is not ShardState.LOADING]
                 served.loading = [shard for shard in served.loading if shard.state is ShardState.LOADING]
 
-    def _serving(self, broker: Broker, now_us: int) -> _Served:
-        """Returns the partitions that a node coordinates. They change with its metadata, and a little later."""
-        shards: list[GroupShard | TransactionShard] = [*broker.groups.shards(), *broker.transactions.shards()]
+    def _serving(self, shards: tuple[GroupShard | TransactionShard, ...], now_us: int) -> _Served:
         loaded = [shard for shard in shards if shard in self._compared_us]
         loading = [shard for shard in shards if shard not in self._compared_us]
-        return _Served(broker.metadata.image, now_us + _LOOK_US, loaded, loading)
+        return _Served(shards, now_us + _LOOK_US, loaded, loading)
 
     def _maybe_compare(
         self, node: Node, broker: Broker, shard: GroupShard | TransactionShard, now_us: int, *, is_end: bool

@@ -119,6 +119,8 @@ class MemoryDisk:
 
     def __init__(self, free_bytes: int = 1 << 50, clock: WallClock | None = None) -> None:
         self.free_bytes = free_bytes
+        #: The number of calls that failed for lack of space.
+        self.space_refusals = 0
         self.locked: set[str] = set()
         #: Whether the `size` bytes from `offset` on are not in memory: then `read_at_nowait` returns None. None: all
         #: are.
@@ -250,6 +252,7 @@ class MemoryDisk:
     def resize(self, content: _Content, growth: int) -> None:
         """Reserves or releases space before a file changes its size."""
         if growth > self.free_bytes:
+            self.space_refusals += 1
             raise _failed(errno.ENOSPC)
         self.free_bytes -= growth
         content.modified_ms = _now_ms(self._clock)

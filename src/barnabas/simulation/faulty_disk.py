@@ -169,6 +169,7 @@ class FaultyDisk(MemoryDisk):
         if self.fail_with is not None:
             raise OSError(self.fail_with, os.strerror(self.fail_with), path)
         if self.is_unwritable and writes:
+            self.space_refusals += 1
             raise OSError(NO_SPACE, os.strerror(NO_SPACE), path)
 
     def use_sync(self, path: str) -> None:

@@ -104,7 +104,8 @@ class Metrics:
         if broker.config.is_broker:
             own = state.get(("broker", broker.config.node_id))
             epoch = broker.replicas.environment.broker_epoch()
-            if own is not None and own["epoch"] == epoch and not own["fenced"] and not broker.logs.offline_directories:
+            is_known = own is not None and own["epoch"] == epoch and not own["fenced"]
+            if is_known and not broker.logs.offline_directories and not _is_ahead(broker):
                 yield from _of_replicas(state, broker.config.node_id)
                 yield from _of_each_replica(state, broker)
             for partition in broker.replicas.partitions():
@@ -135,6 +136,19 @@ class Metrics:
             if number:
                 # An id is known before its first record, so that Empty can be more.
                 yield ("barnabas_transactional_ids", f'{{state="{shown}"}}'), states[number]
+
+
+def _is_ahead(broker: Broker) -> bool:
+    """Returns whether a leader knows from the controller's response an ISR that its metadata does not contain yet: over
+    a slow link, every fetch of the metadata can take longer than its time limit.
+    """
+    known = broker.metadata.image.partition
+    for partition in broker.replicas.partitions():
+        if partition.leadership is not None:
+            shown = known(*partition.topic_partition)
+            if shown is not None and shown.partition_epoch < partition.leadership.partition_epoch:
+                return True
+    return False
 
 
 def _running(cluster: Cluster) -> Iterator[Any]:

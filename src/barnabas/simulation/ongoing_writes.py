@@ -139,6 +139,7 @@ class WritesContinue(Listener):
         #: Machine, or link between two machines -> the time by which its recovery must be complete.
         self._recovers_us: dict[str | tuple[str, str], int] = {}
         self._starts: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
         self._troubles: Mapping[str, str] = {}
         self._watched: dict[tuple[TopicPartition, bytes], _Watched] = {}
         self.longest_ms: dict[str, int] = {}
@@ -177,7 +178,7 @@ class WritesContinue(Listener):
         programs = self._cluster.programs
         troubles = {name: each for name, each in condition.troubles.items() if name in programs and each != COLD}
         links = {pair: each for pair, each in condition.links.items() if pair[0] in programs and pair[1] in programs}
-        self._note_recoveries(troubles, links, condition.starts, now_us)
+        self._note_recoveries(troubles, links, condition, now_us)
         # In ZooKeeper mode no controller learns that a disk is full, and the broker continues to lead.
         may_lead_full = self._cluster.zookeeper is not None and FULL in troubles.values()
         recovering = {each for each, until_us in self._recovers_us.items() if until_us > now_us}
@@ -192,16 +193,18 @@ class WritesContinue(Listener):
         self,
         troubles: Mapping[str, str],
         links: Mapping[tuple[str, str], str],
-        starts: Mapping[str, int],
+        condition: Condition,
         now_us: int,
     ) -> None:
         until_us = now_us + self._bounds.recovery_us
         self._recovers_us.update(dict.fromkeys(troubles, until_us))
         self._recovers_us.update(dict.fromkeys(links, until_us))
-        for name, trouble in troubles.items():
-            if trouble == FULL:
+        for name, number in condition.refusals.items():
+            # A disk can have been full between two looks.
+            if troubles.get(name) == FULL or self._refusals.get(name, 0) != number:
+                self._refusals[name] = number
                 self._recovers_us[name] = now_us + self._bounds.recovery_from_full_us
-        for name, number in starts.items():
+        for name, number in condition.starts.items():
             if self._starts.get(name) != number:
                 self._starts[name] = number
                 self._recovers_us[name] = until_us
