@@ -2,7 +2,8 @@
 a time, so that the answer to each read is known.
 
 What was committed is read until it is deleted or expires, and what was deleted does not come back, whichever broker
-coordinates the group. A request without an answer can take effect later: then the client continues with another group.
+coordinates the group, unless tombstones are kept for a shorter time than a broker is away. A request without an answer
+can take effect later: then the client continues with another group.
 """
 
 from __future__ import annotations
@@ -30,20 +31,29 @@ _BY_NAME: Final = 9
 #: The last version of OffsetCommit with a retention time, and the retention time that is sent.
 _WITH_RETENTION: Final = 4
 _RETENTION_MS: Final = 3_000
+#: The longest time for which a broker is away in a run.
+_AWAY_MS_MAX: Final = 3_600_000
 
 
 class Register:
     """The offsets of one group, as its only client knows them."""
 
-    def __init__(self, group: str, *, can_expire: bool) -> None:
+    def __init__(self, group: str, *, can_expire: bool, can_return: bool = False) -> None:
+        """`can_return`: what was deleted can be read again, because a replica has missed the tombstone: it was away for
+        longer than `delete.retention.ms`. Kafka loses such deletions, too.
+        """
         self.group = group
         self._can_expire = can_expire
+        self._can_return = can_return
+        #: Every offset that was committed, by place.
+        self._past: dict[Place, set[int]] = {}
         self.offsets: dict[Place, int] = {}
         #: The places whose offset can have expired.
         self._expiring: set[Place] = set()
 
     def committed(self, place: Place, offset: int, *, expires: bool) -> None:
         self.offsets[place] = offset
+        self._past.setdefault(place, set()).add(offset)
         self._expiring.discard(place)
         if expires or self._can_expire:
             self._expiring.add(place)
@@ -58,6 +68,9 @@ class Register:
             return None
         if offset == _NONE and place in self._expiring:
             self.deleted(place)
+            return None
+        if known == _NONE and self._can_return and offset in self._past.get(place, ()):
+            self.offsets[place] = offset
             return None
         kind = "a deleted offset is back" if known == _NONE else "a committed offset is wrong"
         return Problem(f"{kind}: {place[0]}-{place[1]} of group {self.group} is at {offset}, not at {known}")
@@ -83,7 +96,10 @@ class RegisterClient:
 
     def _another(self) -> Register:
         self._groups += 1
-        return Register(f"{self.client.name}-{self._groups}", can_expire=self._can_expire)
+        group = f"{self.client.name}-{self._groups}"
+        retention_ms = self._cluster.layout.properties.get("log.cleaner.delete.retention.ms")
+        can_return = retention_ms is not None and int(retention_ms) < _AWAY_MS_MAX
+        return Register(group, can_expire=self._can_expire, can_return=can_return)
 
     async def run(self) -> None:
         self._bare = BareClient(self._cluster, self.client)
