@@ -1,4 +1,4 @@
-"""What a register says about an offset that is read."""
+"""Registers of committed offsets: which offsets can be read after a deletion."""
 
 from __future__ import annotations
 
