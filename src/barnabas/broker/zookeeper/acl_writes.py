@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Any
 
 from barnabas.broker.zookeeper.acl_watch import AclsRead, AclWatch
-from barnabas.broker.zookeeper.config_writes import ZnodeWrites
+from barnabas.broker.zookeeper.config_writes import ATTEMPTS_MAX, OVERTAKEN, ZnodeWrites
 from barnabas.broker.zookeeper.store_steps import Steps, pause
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
@@ -42,13 +42,6 @@ from barnabas.zookeeper.wire.records import CreateRequest, DeleteRequest, SetDat
 
 _Created = CreateAclsResponse.AclCreationResult
 _Match = DeleteAclsResponse.DeleteAclsMatchingAcl
-
-#: The number of attempts to write the ACLs of a resource, and the pause between two of them: those of Kafka.
-_ATTEMPTS_MAX: Final = 11
-_PAUSE_MS: Final = 100
-_JITTER_MS: Final = 50
-#: The errors of a write that another change has overtaken.
-_OVERTAKEN: Final = frozenset({StoreError.BAD_VERSION, StoreError.NODE_EXISTS, StoreError.NO_NODE})
 
 
 class AclWrites(ZnodeWrites[AclWatch]):
@@ -140,9 +133,9 @@ class AclWrites(ZnodeWrites[AclWatch]):
     ) -> Steps[str | None]:
         """Changes the ACLs of a resource. Returns the error message; None if they are as wanted."""
         path = acl_path(pattern)
-        for attempt in range(_ATTEMPTS_MAX):
+        for attempt in range(ATTEMPTS_MAX):
             if attempt:
-                yield from pause(self._host.timers, _PAUSE_MS + self._host.random.below(_JITTER_MS))
+                yield from self._pause()
             before = yield from self._watch.refresh(pattern)
             if before is None:
                 return f"The ACLs in {path} cannot be read; see the log of the broker."
@@ -154,11 +147,11 @@ class AclWrites(ZnodeWrites[AclWatch]):
             if not error:
                 self._watch.take(pattern, after)
                 return None
-            if error not in _OVERTAKEN:
+            if error not in OVERTAKEN:
                 return f"ZooKeeper refused the change of {path}: {StoreError(error).name}"
             if error == StoreError.NO_NODE:
                 yield from self._watch.make_roots()
-        return f"Failed to update ACLs in {path} after trying a maximum of {_ATTEMPTS_MAX - 1} times"
+        return f"Failed to update ACLs in {path} after trying a maximum of {ATTEMPTS_MAX - 1} times"
 
     def _write(self, pattern: ResourcePattern, before: AclsRead, after: list[AclEntry]) -> Steps[int]:
         """Writes the ACLs of a resource, with the notification. Returns ZooKeeper's error code; 0 if there is none."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from barnabas.broker.zookeeper.store_steps import Steps, read
+from barnabas.broker.zookeeper.store_steps import Steps, Turns, read
 from barnabas.broker.zookeeper.znode_watch import ZnodeWatch
 from barnabas.common.host import Host
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
@@ -41,11 +41,20 @@ def entity_path(resource_type: int, name: str) -> str:
     return f"{_KINDS[resource_type]}/{name or paths.DEFAULT_ENTITY}"
 
 
+class ConfigRead(NamedTuple):
+    """A configuration, and the data version of its znode; None if there is no znode."""
+
+    overrides: Mapping[str, str]
+    version: int | None
+
+
 class ConfigWatch(ZnodeWatch[str]):
     """The configurations that this broker follows, by their paths below /config."""
 
     def __init__(self, host: Host, store: ZnodeStore, metadata: MetadataStore) -> None:
         super().__init__(host, store, metadata, {paths.CONFIG_CHANGES: decode_config_change})
+        #: The turns of the writers of this broker, by the path of an entity below /config.
+        self.turns = Turns()
 
     def _load(self) -> Steps[None]:
         for kind, resource_type in _RESOURCES.items():
@@ -97,7 +106,7 @@ class ConfigWatch(ZnodeWatch[str]):
         if new:
             self._want(f"{paths.TOPIC_CONFIGS}/{name}" for name in new)
 
-    def refresh(self, entity: str) -> Steps[Mapping[str, str] | None]:
+    def refresh(self, entity: str) -> Steps[ConfigRead | None]:
         """Reads the configuration of a topic or broker and puts it into the image. Returns the configuration, or None
         if it is invalid.
         """
@@ -111,7 +120,7 @@ class ConfigWatch(ZnodeWatch[str]):
             return None
         self._mended(path)
         self._publish_config(_RESOURCES[kind], "" if name == paths.DEFAULT_ENTITY else name, overrides)
-        return overrides
+        return ConfigRead(overrides, None if reply.znode is None else reply.znode.version)
 
     def refresh_client(self, entity: str) -> Steps[ClientEntity | None]:
         """Reads the configuration of a user, a client or an address. Returns the entity that the path names, or None if

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.broker.zookeeper.config_watch import ConfigWatch
-from barnabas.broker.zookeeper.config_writes import ZnodeWrites, change_entity
+from barnabas.broker.zookeeper.config_writes import EntityWrites
 from barnabas.broker.zookeeper.store_steps import Steps
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests.client_quotas import alter_client_quotas, entity_of
@@ -25,7 +24,7 @@ _Request = AlterClientQuotasRequest
 _Response = AlterClientQuotasResponse
 
 
-class QuotaWrites(ZnodeWrites[ConfigWatch]):
+class QuotaWrites(EntityWrites):
     """The changes of quotas that this broker makes. The changes of one request are made one after the other."""
 
     def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:
@@ -59,7 +58,7 @@ class QuotaWrites(ZnodeWrites[ConfigWatch]):
         name = _entity_path(entity)
         assert name is not None, "the decision allows no other entity"
         texts = {record.key: None if record.remove else quota_text(record.key, record.value) for record in records}
-        return (yield from change_entity(self._store, self._watch, name, texts))
+        return (yield from self._change_entity(name, texts))
 
 
 def _entity_path(entity: QuotaEntity) -> str | None:

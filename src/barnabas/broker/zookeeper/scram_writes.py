@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.broker.zookeeper.config_watch import ConfigWatch
-from barnabas.broker.zookeeper.config_writes import ZnodeWrites, change_entity
+from barnabas.broker.zookeeper.config_writes import EntityWrites
 from barnabas.broker.zookeeper.store_steps import Steps
 from barnabas.common.errors import ErrorCode
 from barnabas.common.portions import whole
@@ -28,7 +27,7 @@ _Request = AlterUserScramCredentialsRequest
 _Response = AlterUserScramCredentialsResponse
 
 
-class ScramWrites(ZnodeWrites[ConfigWatch]):
+class ScramWrites(EntityWrites):
     """The changes of credentials that this broker makes. Those of one request are made one user after the other."""
 
     def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:
@@ -61,7 +60,7 @@ class ScramWrites(ZnodeWrites[ConfigWatch]):
                 assert isinstance(record, RemoveUserScramCredentialRecord), "the decision changes only credentials"
                 texts[SCRAM_NAMES[record.mechanism]] = None
         if texts:
-            problem = yield from change_entity(self._store, self._watch, entity, texts)
+            problem = yield from self._change_entity(entity, texts)
             if problem is not None:
                 (row,) = decided.response.results
                 row.error_code, row.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, problem

@@ -8,6 +8,7 @@ session is connected again, so a generator only yields requests that can be repe
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -108,6 +109,29 @@ class _Done(NamedTuple):
     """The answer to a pause, which is never lost, and to several reads."""
 
     is_lost: bool = False
+
+
+class Turns:
+    """Turns of generators that change the same thing, by its name: each waits for the end of those before it."""
+
+    def __init__(self) -> None:
+        #: The names in use -> those who wait, in their order.
+        self._waiting: dict[str, deque[Callable[[_Done], None]]] = {}
+
+    def wait(self, name: str) -> Steps[None]:
+        """Waits for the turn, which `end` ends."""
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            self._waiting[name] = deque()
+        else:
+            yield waiting.append
+
+    def end(self, name: str) -> None:
+        waiting = self._waiting[name]
+        if waiting:
+            waiting.popleft()(_Done())
+        else:
+            del self._waiting[name]
 
 
 def pause(timers: Timers, duration_ms: int) -> Steps[None]:
