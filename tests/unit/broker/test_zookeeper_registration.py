@@ -45,8 +45,13 @@ class Node:
         self.registrar.changed(path, event_type)
 
     def session_opened(self, session_id: int) -> None: ...
-    def disconnected(self) -> None: ...
-    def reconnected(self) -> None: ...
+
+    def disconnected(self) -> None:
+        self.registrar.disconnected()
+
+    def reconnected(self) -> None:
+        self.registrar.reconnected()
+
     def session_expired(self) -> None: ...
     def auth_failed(self) -> None: ...
 
@@ -133,6 +138,44 @@ def test_another_process_that_lives_is_not_replaced(tree: MemoryTree) -> None:
     stat = tree.stat(PATH)
     assert stat is not None
     assert stat.ephemeral_owner == old.store.session_id
+
+
+def test_the_wait_begins_anew_when_zookeeper_is_back(tree: MemoryTree) -> None:
+    """G35: a server that starts again gives the session of the process that died its whole timeout once more."""
+    host = MemoryHost()
+    old, new = Node(tree, host), Node(tree, host)
+    old.register()
+    new.register()
+    host.time.run_for(9_000)
+    new.store.disconnect()
+    host.time.run_for(20_000)
+    new.store.reconnect()
+    host.time.run_for(9_000)
+    assert new.found == []
+    old.store.expire()
+    answer_all(new.store)
+    assert new.epoch > old.epoch
+
+
+def test_a_process_that_lives_is_refused_although_the_connection_was_lost(tree: MemoryTree) -> None:
+    host = MemoryHost()
+    old, new = Node(tree, host), Node(tree, host)
+    old.register()
+    new.register()
+    new.store.disconnect()
+    new.store.reconnect()
+    host.time.run_for(11_000)
+    assert "broker.id=1 is taken" in str(new.found)
+
+
+def test_a_connection_that_is_lost_after_the_registration_changes_nothing(tree: MemoryTree) -> None:
+    host = MemoryHost()
+    node = Node(tree, host)
+    node.register()
+    node.store.disconnect()
+    node.store.reconnect()
+    host.time.run_for(11_000)
+    assert len(node.found) == 1
 
 
 def test_an_address_of_another_broker_is_refused(tree: MemoryTree) -> None:

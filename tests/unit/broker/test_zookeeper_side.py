@@ -425,6 +425,23 @@ def test_a_broker_that_waits_for_the_end_of_its_last_process_serves_nothing() ->
     broker.connect().call(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
+def test_a_broker_does_not_take_its_last_process_for_another_broker_when_zookeeper_was_away() -> None:
+    """G35: the session of that process ends later by the time that ZooKeeper was away."""
+    tree = MemoryTree({paths.BROKER_IDS: ZnodeContent(None, 0)})
+    tree.sessions += 1
+    part = Part(OpCode.CREATE, CreateRequest(paths.broker(1), b"{}", OPEN_ACL, CreateFlags.EPHEMERAL))
+    assert tree.apply([part], tree.sessions).refused_part is None
+    broker = ZooKeeperBroker(tree).start()
+    broker.store.disconnect()
+    broker.settle(30_000)
+    broker.store.reconnect()
+    broker.settle(15_000)
+    assert not broker.opened
+    tree.end_session(1)
+    broker.settle()
+    assert broker.opened
+
+
 def test_a_partition_that_the_controller_has_not_named_is_missing_for_clients(alone: ZooKeeperBroker) -> None:
     """UpdateMetadata can name partitions 0 and 2 without 1, which has no state yet."""
     topic_id = b"T" * 16

@@ -202,12 +202,14 @@ class Membership:
                 writes.resume()
 
     def disconnected(self) -> None:
+        self._registrar.disconnected()
         self._controller.disconnected()
 
     def reconnected(self) -> None:
         for steps in (self._joining, *self._watches, *self._all_writes, *self._others):
             if steps is not None:
                 steps.resume()
+        self._registrar.reconnected()
         self._controller.reconnected()
 
     def session_expired(self) -> None:

@@ -8,6 +8,9 @@ this session                       done: only the answer was lost
 an earlier session of this process deleted, and created again
 another one                        waited for, up to the session timeout: a process that has ended. If it stays, it
                                    is alive, and this broker ends with one line (G35)
+
+The wait begins anew with each connection: a server that starts again, or becomes the leader, gives every session its
+whole timeout once more, and what happened meanwhile is not known.
 """
 
 from __future__ import annotations
@@ -93,6 +96,15 @@ class Registrar:
         if path == self._path and event is EventType.NODE_DELETED:
             self._end_wait(is_gone=True)
 
+    def disconnected(self) -> None:
+        """Stops the count of the wait, if there is one."""
+        self._cancel()
+
+    def reconnected(self) -> None:
+        """Begins the wait anew, if there is one."""
+        if self._on_gone is not None:
+            self._start_wait()
+
     def close(self) -> None:
         self._on_gone = None
         self._cancel()
@@ -133,9 +145,12 @@ class Registrar:
         return None
 
     def _await_deletion(self, answered: Callable[[_Waited], None]) -> None:
+        self._on_gone = lambda is_gone: answered(_Waited(is_gone))
+        self._start_wait()
+
+    def _start_wait(self) -> None:
         timeout_ms = zookeeper_mode.session_timeout_ms(self._config) + _EXPIRY_GRACE_MS
         self._host.faults.inform(f"{self._path} exists: waiting up to {timeout_ms} ms for the end of its session")
-        self._on_gone = lambda is_gone: answered(_Waited(is_gone))
         self._timer = self._host.timers.call_later(timeout_ms, lambda: self._end_wait(is_gone=False))
 
     def _end_wait(self, *, is_gone: bool) -> None:
