@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.zookeeper.registration import Registrar
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.transactions import transitions
@@ -15,7 +16,7 @@ from barnabas.replication.delayed_fetch import DelayedFetch
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import Appended, ReplicaManager
 from barnabas.simulation.checkers import Checker
-from barnabas.simulation.conditions import CUT, DEAD, FULL, PAUSED, condition_of
+from barnabas.simulation.conditions import CUT, DEAD, FULL, PAUSED, SLOW, WAITS, condition_of
 from barnabas.simulation.exchanges import Exchange, Exchanges, Frames
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Spot, Violation
@@ -30,6 +31,7 @@ from barnabas.storage.health import WriteHealth
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 THREE = Layout(3)
+ZOOKEEPER_MODE = Layout(1, zookeeper=True)
 
 
 def problem_of(settings: Settings) -> str:
@@ -119,9 +121,22 @@ def a_leader_refuses_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicaManager, "append_to", append)
 
 
+def a_broker_waits_for_ever_for_its_last_session(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Registrar, "_end_wait", lambda self, *, is_gone: None)
+
+
 @pytest.mark.parametrize(
     ("mistake", "settings", "found"),
     [
+        (
+            a_broker_waits_for_ever_for_its_last_session,
+            quick(
+                Fault(5_000, FaultKind.KILL, "broker1", duration_ms=500),
+                layout=Layout(1, zookeeper=True, properties={"zookeeper.session.timeout.ms": "4000"}),
+                faults_s=5,
+            ),
+            "writes do not continue: ",
+        ),
         (
             nobody_says_that_it_is_full,
             quick(Fault(5_000, FaultKind.FULL_DISK, "broker2", duration_ms=18_000)),
@@ -135,6 +150,17 @@ def test_a_partition_that_takes_no_writes_is_found(
 ) -> None:
     mistake(monkeypatch)
     assert problem_of(settings).startswith(found)
+
+
+def test_a_broker_whose_last_session_is_open_is_not_blamed() -> None:
+    """The server is killed for less than the time between two looks: all that they see is that it has started again,
+    and each session has its whole timeout once more.
+    """
+    kills = (
+        Fault(5_000, FaultKind.KILL, "broker1", duration_ms=500),
+        Fault(8_000, FaultKind.KILL, "zookeeper", duration_ms=100),
+    )
+    assert problem_of(quick(*kills, layout=ZOOKEEPER_MODE)) == ""
 
 
 def test_the_bounds_are_those_of_the_table() -> None:
@@ -176,6 +202,58 @@ def test_a_disk_that_was_full_between_two_looks_is_noticed() -> None:
     condition = condition_of(cluster)
     assert condition.troubles == {}
     assert condition.refusals["broker2"] == before + 1
+
+
+def test_a_disk_is_slow_until_the_calls_that_began_when_it_was_end() -> None:
+    """The calls of the process itself, and those of its threads."""
+    cluster = Cluster(World(1), THREE)
+    cluster.start()
+    cluster.world.run_for(3_000_000)
+    disks = [cluster.nodes[name].disk for name in ("broker1", "broker2")]
+    for disk in disks:
+        disk.slowness = 1_000
+    process, host = cluster.nodes["broker1"].machine.process, cluster.nodes["broker2"].host
+    assert process is not None
+    assert host is not None
+    process.enter(lambda: disks[0].use(4_000, "read", "file"))
+    host.blocking.run(lambda: disks[1].use(9_000, "read", "file"), lambda result, error: None)
+    cluster.world.run_for(1_000_000)
+    for disk in disks:
+        disk.slowness = 1
+    assert condition_of(cluster).troubles == {"broker1": SLOW, "broker2": SLOW}
+    cluster.world.run_for(4_000_000)
+    assert condition_of(cluster).troubles == {"broker2": SLOW}
+    cluster.world.run_for(5_000_000)
+    assert condition_of(cluster).troubles == {}
+
+
+def test_a_process_does_not_wait_for_the_disk_calls_of_the_last_one() -> None:
+    cluster = Cluster(World(1), THREE)
+    cluster.start()
+    cluster.world.run_for(3_000_000)
+    node = cluster.nodes["broker1"]
+    node.disk.slowness = 1_000
+    assert node.machine.process is not None
+    node.machine.process.enter(lambda: node.disk.use(9_000, "read", "file"))
+    node.disk.slowness = 1
+    node.kill()
+    cluster.world.run_for(2_000_000)
+    assert node.is_running
+    assert condition_of(cluster).troubles == {}
+
+
+def test_a_broker_waits_for_the_session_of_its_last_process() -> None:
+    cluster = Cluster(World(1), ZOOKEEPER_MODE)
+    cluster.start()
+    cluster.world.run_for(3_000_000)
+    assert condition_of(cluster).troubles == {}
+    node = cluster.nodes["broker1"]
+    node.kill()
+    cluster.world.run_for(2_000_000)
+    assert node.is_running
+    assert condition_of(cluster).troubles == {"broker1": WAITS}
+    cluster.world.run_for(20_000_000)
+    assert condition_of(cluster).troubles == {}
 
 
 # -- refusals are told

@@ -17,9 +17,11 @@ _SPACE_BYTES_MIN: Final = 1 << 20
 #: A link whose messages need this much more time is slow; faster ones do not matter.
 _SLOW_US: Final = 20 * MILLISECOND_US
 
-#: OFF: the machine has no power. DEAD: the machine runs, and refuses connections for the process that does not.
+#: OFF: the machine has no power. DEAD: the machine runs, and refuses connections for the process that does not. SLOW:
+#: the disk is slow, or the process waits for a call that began when it was. WAITS: in ZooKeeper mode, a broker that
+#: cannot register, because the session of its last process is still open; only the server can end that session.
 OFF, DEAD, PAUSED, BROKEN, FULL = "off", "dead", "paused", "broken", "full"
-SLOW, REFUSES, COLD, CUT = "slow", "refuses", "cold", "cut"
+SLOW, REFUSES, WAITS, COLD, CUT = "slow", "refuses", "waits", "cold", "cut"
 
 
 class Condition(NamedTuple):
@@ -68,10 +70,14 @@ def _trouble(cluster: Cluster, name: str) -> str:
         return BROKEN
     if disk.is_unwritable or disk.free_bytes < _SPACE_BYTES_MIN:
         return FULL
-    if disk.slowness > 1 or disk.stall_us or disk.sync_stall_us:
+    if disk.is_slow or disk.slow_until_us > cluster.world.now_us:
         return SLOW
     if name in cluster.network.unwritable:
         return REFUSES
+    if cluster.zookeeper is not None and name in cluster.nodes:
+        registered = cluster.zookeeper.process_of(cluster.zookeeper.session_of(name))
+        if registered is not None and registered is not process:
+            return WAITS
     return COLD if disk.cold_chance else ""
 
 

@@ -149,6 +149,9 @@ class FaultyDisk(MemoryDisk):
         #: Whether appends and creations fail, whatever is free: a quota, or a disk that other processes keep filling.
         self.is_unwritable = False
         self.stall_us = self.sync_stall_us = 0
+        #: The time at which the last call ends that began while the disk was slow: it is not shortened when the disk is
+        #: fast again.
+        self.slow_until_us = 0
         #: The probability that a read without waiting is not in the page cache.
         self.cold_chance = 0.0
         self._random = random
@@ -161,6 +164,10 @@ class FaultyDisk(MemoryDisk):
         self.crashes = self.wipes = 0
 
     # -- faults
+
+    @property
+    def is_slow(self) -> bool:
+        return self.slowness > 1 or self.stall_us > 0 or self.sync_stall_us > 0
 
     def use(self, duration_us: int, call: str, path: str) -> None:
         writes = call in _WRITES

@@ -135,7 +135,14 @@ class SimulatedPool:
             self._world.running = before
         end_us = self._world.now_us + taken_us
         self._free_at_us[thread] = max(self._free_at_us[thread], end_us)
+        _note_call(disk, end_us)
         self._world.at(end_us, lambda: done(result, failed), process, "work done")
+
+
+def _note_call(disk: FaultyDisk, end_us: int) -> None:
+    """Notes when the call of the disk ends that begins now."""
+    if disk.is_slow:
+        disk.slow_until_us = max(disk.slow_until_us, end_us)
 
 
 class DialledEnd:
@@ -266,6 +273,7 @@ class Machine:
     def _charge(self, duration_us: int) -> None:
         if self.process is not None:
             self.process.charge(duration_us)
+            _note_call(self.disk, self.process.busy_until_us)
 
     @property
     def is_running(self) -> bool:
@@ -275,6 +283,7 @@ class Machine:
         assert self.is_on, f"{self.name} has no power"
         assert not self.is_running, f"{self.name} is already running"
         self.incarnation += 1
+        self.disk.slow_until_us = 0
         process = Process(self.world, f"{self.name}.{self.incarnation}")
         process.when_ended(self._on_exit)
         self.process = self.clock.process = process

@@ -30,6 +30,7 @@ from barnabas.simulation.conditions import (
     PAUSED,
     REFUSES,
     SLOW,
+    WAITS,
     Condition,
     condition_of,
 )
@@ -90,6 +91,7 @@ class Bounds:
             FULL: _SHORT_MS,
             # In ZooKeeper mode only the end of a broker's session shows that it is dead.
             DEAD: _SHORT_MS if has_quorum else session_ms,
+            WAITS: session_ms,
         }
         heartbeat_ms = 2 * ms("broker.heartbeat.interval.ms", 2_000)
         #: The time that a node needs to recover after a trouble has ended.

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.simulation.network import Listening, Network, Socket
 from barnabas.simulation.program import Program
-from barnabas.simulation.world import ProcessExit, World
+from barnabas.simulation.world import Process, ProcessExit, World
 from barnabas.znodes import paths
 from barnabas.zookeeper.files.file_names import VERSION_FOLDER
 from barnabas.zookeeper.files.file_store import FileStore
@@ -30,10 +30,12 @@ _SETTINGS: Final = {"clientPort": str(PORT), "preAllocSize": "64"}
 class AcceptedClient:
     """An accepted connection: the network's end on one side, the server's connection core on the other."""
 
-    __slots__ = ("_connection", "_socket")
+    __slots__ = ("_connection", "_owners", "_socket")
 
-    def __init__(self, server: ZooKeeperServer, socket: Socket) -> None:
+    def __init__(self, server: ZooKeeperServer, socket: Socket, owners: dict[int, Process]) -> None:
+        """Creates the connection; `owners` get the client's process by its session."""
         self._socket = socket
+        self._owners = owners
         self._connection: Connection | None = server.accept(socket, Address(*socket.remote))
         if self._connection is None:
             socket.abort()
@@ -49,6 +51,8 @@ class AcceptedClient:
             area[:count] = view[:count]
             connection.received(count)
             view = view[count:]
+        if connection is not None and connection.session_id and socket.out is not None:
+            self._owners[connection.session_id] = socket.out.target.process
 
     def ended(self) -> None:
         self._socket.close()
@@ -132,6 +136,8 @@ class ZookeeperNode(Program):
         self.settings = dict(settings or {})
         self.server: ZooKeeperServer | None = None
         self.observers: list[TransactionObserver] = []
+        #: The process of each session's client.
+        self._owners: dict[int, Process] = {}
         self._store: FileStore | None = None
         self._listening: Listening | None = None
 
@@ -165,7 +171,7 @@ class ZookeeperNode(Program):
         server = self.server = ZooKeeperServer(config.server, host, log, recovered.database, NoFacts())
         server.start()
         self._listening = self.network.listen(
-            process, (self.machine.address, PORT), lambda socket: AcceptedClient(server, socket)
+            process, (self.machine.address, PORT), lambda socket: AcceptedClient(server, socket, self._owners)
         )
 
     def session_of(self, broker: str) -> int:
@@ -173,6 +179,12 @@ class ZookeeperNode(Program):
         path = paths.broker(int(broker.removeprefix("broker")))
         node = None if self.server is None else self.server.database.tree.nodes.get(path)
         return 0 if node is None else node.owner
+
+    def process_of(self, session_id: int) -> Process | None:
+        """Returns the process that opened a session or continued it, dead or alive; None if there is no such
+        session.
+        """
+        return self._owners.get(session_id)
 
     def end_session(self, session_id: int) -> None:
         """Ends a session as if its timeout had passed; does nothing while the server does not run."""
