@@ -17,6 +17,7 @@ from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ConfigWrites, ZnodeWrites
 from barnabas.broker.zookeeper.deleted_topics import remove_deleted
 from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
+from barnabas.broker.zookeeper.moved_replicas import MovedReplicas
 from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
 from barnabas.broker.zookeeper.scram_writes import ScramWrites
@@ -30,6 +31,7 @@ from barnabas.controller.zookeeper.runtime import ZookeeperController
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import endpoints_of
 from barnabas.metadata.store import MetadataStore
+from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.znodes import paths
 from barnabas.znodes.admin_znodes import encode_log_dir_event
 from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ZnodeStore
@@ -113,9 +115,13 @@ class Membership:
         data = encode_log_dir_event(self._node_id)
         self._begin(create(self._store, paths.NEW_LOG_DIR_EVENT, data, CreateFlags.PERSISTENT_SEQUENTIAL))
 
-    def remove_deleted_topics(self, known: MetadataImage) -> None:
-        """Removes those topics of `known` from the image that have no znode any more."""
+    def catch_up(self, known: MetadataImage, replicas: ReplicaManager) -> None:
+        """Removes what this broker should have removed before its registration, or at the request of a controller that
+        failed: those topics of `known` from the image that have no znode any more, and replicas that have moved.
+        """
         self._begin(remove_deleted(self._store, self._metadata, self._host.clock, known))
+        moved = MovedReplicas(self._node_id, self._store, self._host.timers, self._metadata, replicas)
+        self._begin(moved.remove())
 
     def _begin(self, steps: Steps[object]) -> None:
         """Runs steps concurrently with other steps. They continue after a reconnect, and end with the session."""

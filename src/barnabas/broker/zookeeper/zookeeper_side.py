@@ -137,7 +137,7 @@ class ZooKeeperSide:
             parts.replicas,
             self._host.clock,
             lambda: self.broker_epoch,
-            self._membership.remove_deleted_topics,
+            lambda known: self._membership.catch_up(known, parts.replicas),
         )
         parts.services.connect_zookeeper(
             ZooKeeperServices(feed, self.controller, self._counts, self._latency, self.controller.gauges)
