@@ -39,6 +39,8 @@ async def _invoices(bootstrap: str, *, commits_before: bool) -> None:
         group_id="invoices",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        # aiokafka asks a former leader for the first offset until its metadata are renewed: after 5 minutes by default.
+        metadata_max_age_ms=30_000,
     )
     async with consumer, AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
         while True:

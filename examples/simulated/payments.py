@@ -46,6 +46,8 @@ async def bank(bootstrap: str, booked: dict[str, int], accounts: Counter[int]) -
         group_id="bank",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        # aiokafka asks a former leader for the first offset until its metadata are renewed: after 5 minutes by default.
+        metadata_max_age_ms=30_000,
     )
     async with consumer:
         while True:

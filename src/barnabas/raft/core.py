@@ -7,7 +7,7 @@ are events: the actions in `draft` are carried out when a callback returns (`raf
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, FatalFault, StorageFault, is_exhausted
@@ -29,6 +29,9 @@ from barnabas.raft.voters import VoterKey, address_on
 
 #: The restrictions of a voter that does not vote before it has caught up.
 _RESTRICTIONS: Final = frozenset({VotingRestriction.BEHIND, VotingRestriction.NEW})
+
+
+T = TypeVar("T")
 
 
 class QuorumTimes(NamedTuple):
@@ -334,10 +337,12 @@ class Core:
 
     # Failures of the disk.
 
-    def guard(self, action: Callable[[], None]) -> None:
-        """Runs `action`; a failure of the disk ends this node, because it cannot take part without its metadata log."""
+    def guard(self, action: Callable[[], T]) -> T:
+        """Returns the result of `action`; a failure of the disk ends this node, because it cannot take part without its
+        metadata log.
+        """
         try:
-            action()
+            return action()
         except (StorageFault, OSError) as error:
             self.fail(error)
 

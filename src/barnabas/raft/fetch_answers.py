@@ -178,7 +178,8 @@ class FetchAnswers:
         offset, leader = requested.fetch_offset, core.quorum.role
         assert isinstance(leader, Leader)
         if offset < core.log.end_offset:
-            return self._partition(ErrorCode.NONE, records=core.log.read(offset, waiting.max_bytes))
+            records = core.guard(lambda: core.log.read(offset, waiting.max_bytes))
+            return self._partition(ErrorCode.NONE, records=records)
         if leader.progress.high_watermark > requested.high_watermark:
             return self._partition(ErrorCode.NONE)
         return None
@@ -187,7 +188,8 @@ class FetchAnswers:
         """Returns the response to a replica that cannot continue from (`offset`, `last_epoch`), or None if it can."""
         log = self._core.log
         start = log.start_offset
-        snapshots = [known for known in self._core.files.list() if known.end_offset > 0 and known.end_offset >= start]
+        files = self._core.guard(self._core.files.list)
+        snapshots = [known for known in files if known.end_offset > 0 and known.end_offset >= start]
         if offset == 0 and snapshots:
             return self._snapshot(snapshots[-1])
         if offset == 0 and start == 0:
@@ -266,8 +268,8 @@ class FetchAnswers:
             answer.current_leader = FetchSnapshotResponse.LeaderIdAndEpoch(
                 leader_id=core.quorum.leader_id, leader_epoch=core.quorum.epoch
             )
-            answer.error_code = core.leader_only(requested.current_leader_epoch) or self._read_piece(
-                request, requested, answer
+            answer.error_code = core.leader_only(requested.current_leader_epoch) or core.guard(
+                lambda: self._read_piece(request, requested, answer)
             )
         return FetchSnapshotResponse(
             topics=[FetchSnapshotResponse.TopicSnapshot(name=topic.name, partitions=[answer])],
