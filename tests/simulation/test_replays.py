@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,15 +16,19 @@ from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.loading import LogLoader
 from barnabas.metadata import snapshot
 from barnabas.metadata.frame import encode_record
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
 from barnabas.metadata.registrations import ClusterDelta
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.protocol.messages.records_raft import KRaftVersionRecord, VotersRecord
-from barnabas.raft.snapshots import encode_control_batch, encode_snapshot
+from barnabas.raft.snapshots import SnapshotId, encode_control_batch, encode_snapshot
 from barnabas.raft.voters import VoterSet, voters_from_record
 from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
 from barnabas.simulation.coordinator_replay import Coordinators
 from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.simulation.history import Violation
+from barnabas.simulation.host import VirtualTime
 from barnabas.simulation.metadata_dict import MetadataDict
 from barnabas.simulation.metadata_replay import MetadataLogs, wrong_snapshot
 from barnabas.simulation.metric_checkers import Metrics
@@ -129,7 +135,7 @@ def voters_of(*ids: int) -> VoterSet:
     return voters_from_record(VotersRecord(version=0, voters=rows))
 
 
-def snapshot_of(voters: VoterSet, level: int) -> bytes:
+def snapshot_of(voters: VoterSet | None, level: int) -> bytes:
     records = [(FeatureLevelRecord(name="group.version", feature_level=level), 0)]
     options: dict[str, Any] = {"epoch": 1, "wall_ms": 1, "last_contained_log_timestamp_ms": 1, "kraft_version": 1}
     return bytes(encode_snapshot(records, voters=voters, **options))
@@ -148,3 +154,69 @@ def test_voters_and_features_of_a_snapshot_are_those_of_the_log() -> None:
         "('feature', 'group.version') is 2, the log says 1"
     )
     assert wrong_snapshot(snapshot_of(voters_of(1, 2), 1), log, 2).startswith("('feature', 'group.version')")
+
+
+# -- logs that begin with a snapshot
+
+
+class KeptFiles:
+    """A node's files of the metadata log, whose record N sets a feature to level N + 1, and its image."""
+
+    def __init__(self, name: str, begin: int, end: int, *snapshots: tuple[int, int]) -> None:
+        """`snapshots` are the ends and the levels in the files."""
+        self.name = name
+        self.is_running = True
+        self.disk = FaultyDisk(Random(1), VirtualTime(), lambda duration_us: None)
+        batches = [
+            encode_batch([Record(offset, 1, None, _level(offset + 1))], base_offset=offset, leader_epoch=1)
+            for offset in range(begin, end)
+        ]
+        self.disk.make_dirs("/log")
+        self.disk.write(f"/log/{begin:020d}.log", b"".join(map(bytes, batches)))
+        for snapshot_end, level in snapshots:
+            self.disk.write(f"/log/{SnapshotId(snapshot_end, 1).file_name}", snapshot_of(None, level))
+        delta = MetadataDelta(EMPTY_IMAGE)
+        delta.replay(FeatureLevelRecord(name="group.version", feature_level=end))
+        image = delta.apply(end - 1, 1, 1)
+        log = SimpleNamespace(directory="/log")
+        self.broker = SimpleNamespace(
+            metadata=SimpleNamespace(image=image), quorum=SimpleNamespace(raft=SimpleNamespace(log=log))
+        )
+
+
+def _level(level: int) -> bytes:
+    return encode_record(FeatureLevelRecord(name="group.version", feature_level=level), 0)
+
+
+def look(logs: MetadataLogs, dirty: KeptFiles, *nodes: KeptFiles) -> None:
+    cluster: Any = SimpleNamespace(
+        world=SimpleNamespace(now_us=0),
+        checks_all=True,
+        dirty=(dirty,),
+        nodes={node.name: node for node in (dirty, *nodes)},
+    )
+    logs.check(cluster)
+
+
+def test_records_that_a_node_has_only_in_a_snapshot_are_replayed_from_another_log() -> None:
+    logs = MetadataLogs()
+    look(logs, KeptFiles("b", 0, 2))
+    other = KeptFiles("b", 0, 7)
+    look(logs, KeptFiles("a", 5, 6, (3, 3), (5, 5)), other)
+    assert logs.snapshots == 2
+    with pytest.raises(Violation, match=r"0003-0000000001\.checkpoint on c: \('feature', 'group.version'\) is 4"):
+        look(logs, KeptFiles("c", 5, 7, (3, 4), (5, 5)), other)
+
+
+def test_states_before_a_replay_that_had_to_begin_with_a_snapshot_are_not_compared() -> None:
+    logs = MetadataLogs()
+    look(logs, KeptFiles("b", 0, 2))
+    other = KeptFiles("b", 0, 4)
+    other.is_running = False
+    look(logs, KeptFiles("a", 5, 6, (3, 3), (5, 5)), other)
+    assert (logs.images, logs.snapshots) == (2, 1)
+    other.is_running = True
+    look(logs, other)
+    assert logs.images == 2
+    with pytest.raises(Violation, match=r"a snapshot differs from the log: .*0006-0000000001\.checkpoint on c"):
+        look(logs, KeptFiles("c", 6, 7, (6, 4)))

@@ -16,6 +16,7 @@ BOUNDS = {
     "mute": SESSION + ELECTION,
     "deaf": SESSION + ELECTION,
     "pause": SESSION + ELECTION,
+    "power": SESSION + ELECTION,
     "flap": 4_000,
     # A single link of a leader: only `replica.lag.time.max.ms` shows it.
     "bridge": LAG + 1_000,
@@ -40,6 +41,19 @@ def check(kind: str, seed: int, duration_ms: int, *, controller: bool) -> None:
 )
 def test_a_fault_stalls_no_partition_for_longer_than_its_bound(kind: str, controller: bool) -> None:
     check(kind, 1, 60_000 if BOUNDS[kind] > LAG else 20_000, controller=controller)
+
+
+@pytest.mark.parametrize("duration_ms", [150, 4_000])
+@pytest.mark.parametrize("controller", [False, True])
+def test_a_machine_whose_power_is_back_soon_is_not_kept_out_by_its_old_session(
+    duration_ms: int, controller: bool
+) -> None:
+    """No connection of the old process is closed, so the controller considers it connected until it probes it."""
+    world = StallWorld(1)
+    active = world.active
+    world.strike("power", active if controller else active % 3 + 1, duration_ms)
+    assert max(world.stalls_ms()) <= duration_ms + 500, world.stalls_ms()
+    assert world.whole_after_ms <= WHOLE_MS
 
 
 @pytest.mark.parametrize("duration_ms", [pytest.param(8_000, marks=pytest.mark.full), 20_000, 60_000])

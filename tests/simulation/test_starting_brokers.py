@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,7 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -109,6 +111,27 @@ def test_a_broker_that_never_got_in_can_be_stopped() -> None:
     let_back(world, 3)
     world.run_for(1000)
     assert not is_open(world, 3)
+
+
+def test_another_process_cannot_take_the_place_of_a_broker_that_runs() -> None:
+    """The controller probes the broker at each refusal, and the broker answers."""
+    world = rig()
+    before = world.controller.metadata.image
+    own = world.broker(2).quorum.lifecycle._registration
+    assert own is not None
+    claim = copy.copy(own)
+    claim.incarnation_id = b"X" * 16
+    answers: list[Message | None] = []
+    for _ in range(5):
+        process = world.node(1).machine.process
+        assert process is not None
+        process.enter(lambda: world.broker(1).services.access.send(claim, answers.append, timeout_ms=500))
+        world.run_for(500)
+    codes = [answer.error_code for answer in answers if isinstance(answer, BrokerRegistrationResponse)]
+    assert codes == [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 5
+    after = world.controller.metadata.image
+    assert after.brokers[2] == before.brokers[2]
+    assert after.topics_by_name["orders"] == before.topics_by_name["orders"], "it was not fenced for a moment"
 
 
 # -- logs that are of no replica here any more

@@ -21,6 +21,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.simulation.faulty_disk import Loss
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 from barnabas.simulation.worlds.replicated import RawClient, batch_of, produce_request
@@ -178,7 +179,7 @@ class StallWorld:
         others = [other for other in _NAMES if other != name]
         if kind in ("flap", "ring"):
             self._repeat(kind, victim, duration_ms)
-        elif kind in ("kill", "pause"):
+        elif kind in ("kill", "pause", "power"):
             node = self.cluster.nodes[name]
             if kind == "pause":
                 node.machine.pause()
@@ -186,7 +187,10 @@ class StallWorld:
                 node.machine.resume()
             else:
                 self.cluster.prevent_start(name)
-                node.kill()
+                if kind == "kill":
+                    node.kill()
+                else:
+                    node.power_off(Loss.NONE)
                 self.run_for(duration_ms)
                 self.cluster.allow_start(name)
         else:

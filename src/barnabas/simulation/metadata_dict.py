@@ -120,6 +120,8 @@ class MetadataDict:
     """The metadata by a replay of the log from its beginning, or from a snapshot."""
 
     def __init__(self) -> None:
+        #: The end of the snapshot that the replay began from, 0 without one. Earlier states are not known.
+        self.begin = 0
         #: The offset after the last record.
         self.end = 0
         #: Key -> (offset, value), in order; a value of None: the key was removed.
@@ -133,7 +135,8 @@ class MetadataDict:
         return self._open is not None
 
     def state(self, end: int | None = None) -> State:
-        """Returns the state of all records below `end`; without it, of all."""
+        """Returns the state of all records below `end`, which is not before `begin`; without it, of all."""
+        assert end is None or end >= self.begin, f"the state at {end} of a replay that began at {self.begin}"
         found: State = {}
         for key, values in self._values.items():
             value = None
@@ -155,10 +158,11 @@ class MetadataDict:
     def begin_from(self, snapshot: bytes, end: int) -> None:
         """Takes the content of a snapshot, which contains all records below `end`."""
         self._values.clear()
+        self._open = None
         self._offset = end - 1
         for _, is_control, records in batches_with_records(snapshot):
             self._add_records(records, is_control=is_control, offset=end - 1)
-        self.end = end
+        self.begin = self.end = end
 
     def _add_records(self, records: Any, *, is_control: bool, offset: int | None = None) -> None:
         for record in records:

@@ -1,7 +1,8 @@
 """Checks metadata images and snapshot files against a replay of the metadata log into a dict.
 
 The committed log is followed batch by batch, from whichever node has it. A node's image is compared after each of its
-starts, at intervals, and at the end of a run; each snapshot file when it is new. Voters and features count, too.
+starts, at intervals, and at the end of a run; each snapshot file when it is new. Voters and features count, too. If no
+node has the next records any more, the replay begins anew with a snapshot, and older states are not compared.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _INTERVAL_US: Final = 5 * SECOND_US
 _LOOK_US: Final = SECOND_US // 2
 _FILES_US: Final = 2 * SECOND_US
 _SUFFIX: Final = ".checkpoint"
+_LOG: Final = ".log"
 
 
 class MetadataLogs:
@@ -53,10 +55,12 @@ class MetadataLogs:
                 continue
             self._looks[node.name] = image, now_us + _LOOK_US
             if image.offset >= self.replayed.end:
-                self._follow(node, image.offset + 1)
+                self._follow(cluster, node, image.offset + 1)
             is_new = self._brokers.get(node.name) is not node.broker
-            if 0 <= image.offset < self.replayed.end and (
-                is_end or is_new or now_us >= self._images_us.get(node.name, 0) + _INTERVAL_US
+            if (
+                image.offset >= 0
+                and self._knows(image.offset + 1)
+                and (is_end or is_new or now_us >= self._images_us.get(node.name, 0) + _INTERVAL_US)
             ):
                 self._brokers[node.name] = node.broker
                 self._images_us[node.name] = now_us
@@ -65,22 +69,36 @@ class MetadataLogs:
                 self._files_us[node.name] = now_us
                 self._check_files(node)
 
-    def _follow(self, node: Node, end: int) -> None:
-        """Replays the committed log up to `end`, from its files; from the newest snapshot if it does not reach back far
-        enough. A node with a full disk can know more than its files have.
+    def _knows(self, end: int) -> bool:
+        """Returns whether the replay has the state of all records below `end`."""
+        return self.replayed.begin <= end <= self.replayed.end
+
+    def _follow(self, cluster: Cluster, node: Node, end: int) -> None:
+        """Replays the committed log up to `end` from the node's files. If they begin with a snapshot and not far enough
+        back, the other nodes' logs have the records before, as far as those nodes know that they are committed. If none
+        has them, the replay begins anew with the snapshot.
         """
-        assert node.broker is not None
-        disk, directory = node.disk, node.broker.quorum.raft.log.directory
-        with disk.without_effects():
-            names = sorted(disk.list_dir(directory))
-            logs = [name for name in names if name.endswith(".log")]
-            bases = [int(name.partition(".")[0]) for name in logs]
-            if bases and bases[0] > self.replayed.end:
-                newest = max(name for name in names if name.endswith(_SUFFIX))
-                self.replayed.begin_from(disk.read(f"{directory}/{newest}"), int(newest.partition("-")[0]))
-            for place, name in enumerate(logs):
-                if place + 1 == len(logs) or bases[place + 1] > self.replayed.end:
-                    self.replayed.add(disk.read(f"{directory}/{name}"), end)
+        for other in cluster.nodes.values():
+            if not self._lacks_records(node):
+                break
+            if other.is_running and other.broker is not None and not self._lacks_records(other):
+                self._add_files(other, min(end, other.broker.metadata.image.offset + 1))
+        if self._lacks_records(node):
+            newest = max(name for name in _names(node) if name.endswith(_SUFFIX))
+            self.replayed.begin_from(_read(node, newest), int(newest.partition("-")[0]))
+        self._add_files(node, end)
+
+    def _lacks_records(self, node: Node) -> bool:
+        """Returns whether the node's log begins after the last replayed record."""
+        logs = _logs(node)
+        return bool(logs) and _base(logs[0]) > self.replayed.end
+
+    def _add_files(self, node: Node, end: int) -> None:
+        """Replays the node's log up to `end`. A node with a full disk can know more than its files have."""
+        logs = _logs(node)
+        for place, name in enumerate(logs):
+            if place + 1 == len(logs) or _base(logs[place + 1]) > self.replayed.end:
+                self.replayed.add(_read(node, name), end)
 
     def _check_image(self, node: Node, image: MetadataImage) -> None:
         self.images += 1
@@ -92,20 +110,40 @@ class MetadataLogs:
             raise Violation(f"an image differs from the log: on {node.name} at {image.offset}: {problem}")
 
     def _check_files(self, node: Node) -> None:
-        assert node.broker is not None
-        directory = node.broker.quorum.raft.log.directory
-        for name in node.disk.list_dir(directory):
+        for name in _names(node):
             seen = (node.name, node.disk.wipes, name)
             if not name.endswith(_SUFFIX) or seen in self._seen:
                 continue
             end = int(name.partition("-")[0])
-            if end <= self.replayed.end:
+            if self._knows(end):
                 self._seen.add(seen)
                 self.snapshots += 1
-                with node.disk.without_effects():
-                    problem = wrong_snapshot(node.disk.read(f"{directory}/{name}"), self.replayed, end)
+                problem = wrong_snapshot(_read(node, name), self.replayed, end)
                 if problem:
                     raise Violation(f"a snapshot differs from the log: {name} on {node.name}: {problem}")
+
+
+def _directory(node: Node) -> str:
+    assert node.broker is not None
+    return node.broker.quorum.raft.log.directory
+
+
+def _names(node: Node) -> list[str]:
+    with node.disk.without_effects():
+        return sorted(node.disk.list_dir(_directory(node)))
+
+
+def _logs(node: Node) -> list[str]:
+    return [name for name in _names(node) if name.endswith(_LOG)]
+
+
+def _read(node: Node, name: str) -> bytes:
+    with node.disk.without_effects():
+        return node.disk.read(f"{_directory(node)}/{name}")
+
+
+def _base(name: str) -> int:
+    return int(name.partition(".")[0])
 
 
 def wrong_snapshot(data: bytes, replayed: MetadataDict, end: int) -> str:

@@ -7,6 +7,10 @@ moment; so the probe sends a request, and dials again if the connection closes w
 responds, or a dial that times out, decides nothing, and the session decides. A controller that becomes active probes
 all brokers: what ended its predecessor may have ended a broker too.
 
+A machine that loses its power closes no connection. If it is back before the session ends, its new process is refused,
+because the old one seems to be connected; the refusal is a reason for a probe, too. The new process does not listen
+before it is registered, so a port that refuses connections belongs to no process that is registered.
+
 A wrongly fenced broker loses one heartbeat interval: its next heartbeat unfences it.
 """
 
@@ -50,6 +54,12 @@ class BrokerLiveness:
         broker."""
         self._controller.broker_disconnected(broker_id, broker_epoch)
         self.probe(broker_id, broker_epoch)
+
+    def on_refused(self, broker_id: int) -> None:
+        """Probes the registered incarnation of a broker, because of which the registration of another was refused."""
+        broker = self._controller.image.brokers.get(broker_id)
+        if broker is not None and broker_id != self._node_id:
+            self.probe(broker_id, broker.epoch)
 
     def probe(self, broker_id: int, broker_epoch: int) -> None:
         """Probes whether this incarnation is still running."""
