@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.calm_quorum import DIRECTORY, STRANGER, CalmWorld, partition_of
 
-from barnabas.common.errors import ErrorCode, StorageFault
+from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC
 from barnabas.protocol.codec import encode
 from barnabas.protocol.message import Message
@@ -22,9 +22,8 @@ from barnabas.raft.messages import (
     fetch_snapshot_request,
     update_voter_request,
 )
-from barnabas.raft.metadata_log import MetadataLog
 from barnabas.raft.quorum import Follower
-from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
+from barnabas.raft.snapshots import SnapshotId
 from barnabas.raft.voters import VoterKey
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.worlds.quorum_checker import Violation
@@ -550,23 +549,3 @@ def test_a_leader_that_lost_committed_records_is_not_followed(calm: CalmWorld) -
     assert follower.node is not None
     with pytest.raises(Violation, match=r"has no record at 1, but everything before \d+ was committed"):
         follower.node._following._truncate(calm.epoch, 1)
-
-
-# A disk that cannot be read.
-
-
-def unreadable(*arguments: Any) -> Any:
-    raise StorageFault("/data", "cannot read")
-
-
-def test_a_leader_that_cannot_read_its_metadata_log_ends(calm: CalmWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node ends as after a failed write, instead of closing the connection of each follower that lags."""
-    monkeypatch.setattr(MetadataLog, "read", unreadable)
-    with pytest.raises(Violation, match=r"the metadata log in .* failed: .*cannot read"):
-        calm.call(calm.leader, calm.fetch(offset=0))
-
-
-def test_a_leader_that_cannot_read_its_snapshots_ends(calm: CalmWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SnapshotFiles, "list", unreadable)
-    with pytest.raises(Violation, match=r"the metadata log in .* failed: .*cannot read"):
-        calm.call(calm.leader, calm.fetch(offset=0))
