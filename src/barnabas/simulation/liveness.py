@@ -7,8 +7,9 @@ and enough replicas for its min ISR. `what_is_missing` returns what a healed clu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from random import Random
+from typing import Final
 
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -18,12 +19,16 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.node import Node
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.timeline import partition_text
+from barnabas.simulation.world import SECOND_US
 from barnabas.storage.directories import root_of
 from barnabas.znodes import paths
 
 _STRUCK = frozenset(
     {FaultKind.KILL, FaultKind.STOP, FaultKind.POWER, FaultKind.LOSE_DISK, FaultKind.BROKEN_DISK, FaultKind.FULL_DISK}
 )
+
+#: The longest time from the request of a move until its decision, in us.
+_DECIDED_LATE_US: Final = 60 * SECOND_US
 
 
 def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
@@ -32,20 +37,34 @@ def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicPartition, Partit
             yield TopicPartition(topic.name, index), partition
 
 
-def core(cluster: Cluster, image: MetadataImage, active: Collection[Fault], random: Random) -> frozenset[str]:
+def core(
+    cluster: Cluster,
+    image: MetadataImage,
+    active: Collection[Fault],
+    random: Random,
+    moves: Iterable[tuple[int, str, int, tuple[int, ...]]] = (),
+) -> frozenset[str]:
     """Returns the names of the nodes that must make progress alone while the rest is down; all nodes if no smaller part
-    must.
+    must. `moves` are those that were requested (`Operator.moves`): a controller without a majority decides them late.
     """
     everybody = frozenset(cluster.nodes)
     if image is EMPTY_IMAGE:
         return everybody
+    targets = [
+        set(replicas)
+        for at_us, topic, index, replicas in moves
+        if cluster.world.now_us - at_us < _DECIDED_LATE_US and image.partition(topic, index) is not None
+    ]
+    least = cluster.layout.min_in_sync
     struck = {fault.node for fault in active if fault.kind in _STRUCK}
     brokers = [name for name in cluster.nodes if name.startswith("broker")]
     controllers = [name for name in cluster.nodes if name not in brokers]
     chosen = []
     for some in itertools.combinations(brokers, len(brokers) // 2 + 1):
         ids = {int(name.removeprefix("broker")) for name in some if _is_registered(cluster.nodes[name], image)}
-        if struck.isdisjoint(some) and all(_can_make_progress(p, ids, cluster) for _, p in partitions_of(image)):
+        can_move = all(len(ids & target) >= min(least, len(target)) for target in targets)
+        can_write = all(_can_make_progress(p, ids, least) for _, p in partitions_of(image))
+        if struck.isdisjoint(some) and can_move and can_write:
             chosen.append(some)
     if not chosen:
         return everybody
@@ -61,9 +80,11 @@ def _is_registered(node: Node, image: MetadataImage) -> bool:
     return registration is not None and registration.epoch == node.broker.replicas.environment.broker_epoch()
 
 
-def _can_make_progress(partition: PartitionImage, ids: set[int], cluster: Cluster) -> bool:
-    enough = min(cluster.layout.min_in_sync, len(partition.replicas))
-    return bool(ids & set(partition.isr)) and len(ids & set(partition.replicas)) >= enough
+def _can_make_progress(partition: PartitionImage, ids: set[int], least: int) -> bool:
+    """Returns whether these brokers are enough now, and after the end of a move."""
+    replicas = set(partition.replicas)
+    places = (replicas, replicas - set(partition.removing_replicas))
+    return bool(ids & set(partition.isr)) and all(len(ids & each) >= min(least, len(each)) for each in places)
 
 
 def what_is_missing(cluster: Cluster, image: MetadataImage) -> str:

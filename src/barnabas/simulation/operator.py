@@ -69,6 +69,8 @@ class Operator:
         self._brokers = self._client.brokers
         self._send = self._client.send
         self.stopping = False
+        #: The requested moves: (time in us, topic, partition, replicas).
+        self.moves: list[tuple[int, str, int, tuple[int, ...]]] = []
         self._replacing = False
         #: Ids of deleted topics that a broker with old metadata can still return.
         self._deleted: set[bytes] = set()
@@ -124,8 +126,12 @@ class Operator:
         self._try(
             AdminOperation.REASSIGN,
             f"moves {topic.name}-{index} to {replicas}",
-            reassignment(topic.name, index, replicas),
+            self._move(topic.name, index, replicas),
         )
+
+    def _move(self, topic: str, index: int, replicas: list[int]) -> AlterPartitionReassignmentsRequest:
+        self.moves.append((self._cluster.world.now_us, topic, index, tuple(replicas)))
+        return reassignment(topic, index, replicas)
 
     def _cancel(self) -> None:
         topic, index = self._place()
@@ -195,7 +201,7 @@ class Operator:
         fewer, more = ids[: min(2, len(ids))], ids[: min(3, len(ids))]
         node = self._random.choice(self._brokers)
         what = f"moves {topic.name}-{index} to {fewer}"
-        self._try(AdminOperation.CANCEL_ADDITION, what, reassignment(topic.name, index, fewer), node)
+        self._try(AdminOperation.CANCEL_ADDITION, what, self._move(topic.name, index, fewer), node)
 
         def add_and_cancel() -> None:
             for replicas in (more, None):

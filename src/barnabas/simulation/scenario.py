@@ -387,7 +387,8 @@ class Run:
 
     def _check_core_progress(self) -> None:
         """Checks the progress of the core while the other nodes are down."""
-        kept = core(self.cluster, self.decided.image(), self.injector.active, self.world.stream("core"))
+        image, random = self.decided.image(), self.world.stream("core")
+        kept = core(self.cluster, image, self.injector.active, random, self.operator.moves)
         rest = [name for name in self.cluster.nodes if name not in kept]
         if not rest:
             return
