@@ -102,6 +102,8 @@ class Visitor:
         return taken_s * 1000, len(body)
 
     def get(self, route: str) -> Any:
+        # The server closes a connection that was idle for some seconds.
+        self._connection.close()
         self._connection.request("GET", f"/api/{route}")
         return json.loads(self._connection.getresponse().read())
 
