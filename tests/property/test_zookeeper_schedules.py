@@ -94,16 +94,14 @@ def bounced_broker_taken_for_the_same(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletion_without_a_dead_replica(patch: pytest.MonkeyPatch) -> None:
-    ask = TopicDeletions._ask
+    asking = TopicDeletions._asking
 
-    def impatient(self: TopicDeletions, name: str, broker_id: int | None) -> None:
+    def impatient(self: TopicDeletions, name: str, deletion: Any, broker_id: int | None) -> Any:
         alive = self._core.image.brokers
-        deletion = self._begun.get(name)
-        if deletion is not None:
-            deletion.replicas = {each for each in deletion.replicas if each[1] in alive}
-        ask(self, name, broker_id)
+        deletion.replicas = {each for each in deletion.replicas if each[1] in alive}
+        return asking(self, name, deletion, broker_id)
 
-    patch.setattr(TopicDeletions, "_ask", impatient)
+    patch.setattr(TopicDeletions, "_asking", impatient)
 
 
 def leader_epoch_not_raised(patch: pytest.MonkeyPatch) -> None:

@@ -102,16 +102,13 @@ def assignment_before_the_states(patch: pytest.MonkeyPatch) -> None:
 
 def deletion_without_dead_replicas(patch: pytest.MonkeyPatch) -> None:
     """Deletes the znodes of a topic although a dead broker has a replica of it (G43)."""
-    ask = TopicDeletions._ask
+    asking = TopicDeletions._asking
 
-    def mutated(self: TopicDeletions, name: str, broker_id: int | None) -> None:
-        deletion = self._begun.get(name)
-        if deletion is not None:
-            dead = {place for place in deletion.replicas if place[1] not in self._core.image.brokers}
-            deletion.replicas -= dead
-        ask(self, name, broker_id)
+    def mutated(self: TopicDeletions, name: str, deletion: Any, broker_id: int | None) -> Any:
+        deletion.replicas -= {place for place in deletion.replicas if place[1] not in self._core.image.brokers}
+        return asking(self, name, deletion, broker_id)
 
-    patch.setattr(TopicDeletions, "_ask", mutated)
+    patch.setattr(TopicDeletions, "_asking", mutated)
 
 
 # -- sessions and watches

@@ -150,6 +150,8 @@ class PhantomState:
     def start(self, broker: int) -> int:
         """Brings a broker back, with all its replicas in sync. Returns how many partitions changed."""
         self.is_up[broker] = True
+        if self.controller == NO_LEADER:
+            self.controller = broker
         because = f"broker {broker} is up and has caught up"
         event = {"kind": "broker-unfenced", "broker": broker, "text": because}
         return self._change_partitions(lambda row: self._with(row, broker), because, "broker-started", [event])
@@ -243,6 +245,8 @@ class PhantomState:
         is_changed = False
         if row.leader == NO_LEADER and broker in row.isr:
             row.leader, row.leader_epoch, is_changed = broker, row.leader_epoch + 1, True
+            # Those that were up before it had no leader to fetch from.
+            row.isr = [*row.isr, *(each for each in row.replicas if self.is_up[each] and each not in row.isr)]
         if row.leader != NO_LEADER and broker not in row.isr:
             row.isr, is_changed = [*row.isr, broker], True
         return is_changed
