@@ -245,7 +245,7 @@ class PhantomState:
         is_changed = False
         if row.leader == NO_LEADER and broker in row.isr:
             row.leader, row.leader_epoch, is_changed = broker, row.leader_epoch + 1, True
-            # Those that were up before it had no leader to fetch from.
+            # Replicas that were up before had no leader to fetch from.
             row.isr = [*row.isr, *(each for each in row.replicas if self.is_up[each] and each not in row.isr)]
         if row.leader != NO_LEADER and broker not in row.isr:
             row.isr, is_changed = [*row.isr, broker], True
