@@ -240,7 +240,7 @@ _OF_ZOOKEEPER = {
     [
         pytest.param(_replication, range(1, 6), _OF_REPLICATION, id="replication"),
         pytest.param(_quorum, range(16), _OF_QUORUM, id="quorum"),
-        pytest.param(_transactions, range(1, 2), _OF_TRANSACTIONS, id="transactions"),
+        pytest.param(_transactions, range(1, 4), _OF_TRANSACTIONS, id="transactions"),
         pytest.param(_zookeeper, range(1, 5), _OF_ZOOKEEPER, id="zookeeper"),
     ],
 )
