@@ -78,8 +78,11 @@ class Counting(ConsumerRebalanceListener):  # type: ignore[misc]
                     continue
 
     async def _count(self, partition: int, offset: int, customer: int) -> None:
-        if partition not in self._totals:
-            self._totals[partition] = await newest_total(self._bootstrap, partition)
+        while partition not in self._totals:
+            try:
+                self._totals[partition] = await newest_total(self._bootstrap, partition)
+            except KafkaError:
+                await asyncio.sleep(1)  # No broker answers: the order is counted later.
         done, numbers = self._totals[partition]
         if offset <= done:
             return
