@@ -9,12 +9,14 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import invoices
 import payments
 import totals
+from aiokafka.errors import KafkaError
 
 from barnabas.testing import Simulation
 
@@ -25,8 +27,10 @@ _AFTER_S = 120
 async def _until(is_done: Callable[[], Awaitable[bool]]) -> None:
     """Waits until the application is done, at most two minutes."""
     for _ in range(_AFTER_S):
-        if await is_done():
-            return
+        # Right after the faults, the brokers can still be on their way back.
+        with suppress(KafkaError):
+            if await is_done():
+                return
         await asyncio.sleep(1)
 
 
