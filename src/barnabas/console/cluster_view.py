@@ -14,6 +14,7 @@ from barnabas.console.acknowledged import Acknowledged
 from barnabas.console.occurrences import Occurrences
 from barnabas.console.packed_lanes import NO_CAUSE_YET, NO_EVENT, Lane
 from barnabas.console.questions import Questions
+from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.event_matching import WAIT_MS
 from barnabas.monitor.group_sweep import GroupState
@@ -83,40 +84,44 @@ class ClusterView:
         """Returns the time from which on every change was seen."""
         return self.begun_ms
 
-    def lanes(self, topic: str, partition: int) -> list[Lane]:
-        """Returns the states of a partition, oldest first. The first one is that before the first known change, if its
-        id is NO_EVENT; the last one waits for its cause, if its id is NO_CAUSE_YET.
+    def lanes(self, state: PartitionState) -> list[Lane]:
+        """Returns the states of a partition, oldest first, up to its present one. The first is that before the first
+        known change, if its id is NO_EVENT; the last one waits for its cause, if its id is NO_CAUSE_YET.
         """
-        row = self.table.row_of(topic, partition)
-        older = self.older.get((topic, partition))
+        key = (state.topic, state.partition)
+        older = self.older.get(key)
         if older:
-            own = self.occurrences.lanes(topic, partition)
+            own = self.occurrences.lanes(*key)
             known = [*(lane for lane in older if not own or lane.time_ms < own[0].time_ms), *own]
         else:
-            known = self.occurrences.course(topic, partition, self.complete_ms)
-        if row is None:
-            return known
-        return self._with_present(known or self._unchanged(row), row)
+            known = self.occurrences.course(*key, self.complete_ms)
+        return self._with_present(known or self._unchanged(state), state)
 
-    def _unchanged(self, row: int) -> list[Lane]:
+    def _unchanged(self, state: PartitionState) -> list[Lane]:
         """Returns the state of a partition without a known change, as the only lane."""
         from_ms = self.occurrences.complete_from(self.complete_ms)
-        changes = self.table.changes_of(row, max(from_ms, self.clock_ms() - _PENDING_MS_MAX))
+        row, changes = self._recent(state, from_ms)
         if not changes:
-            return [_lane_of(self.table.state(row), from_ms, NO_EVENT)]
+            return [_lane_of(state, from_ms, NO_EVENT)]
         first = changes[-1]
         is_new = row in first.created_rows
         states, rows = (first.created, first.created_rows) if is_new else (first.before, first.rows)
-        (state,) = values_of(states.take(rows == row), first.topics, first.silent_before)
-        return [_lane_of(state, first.time_ms if is_new else from_ms, NO_EVENT)]
+        (before,) = values_of(states.take(rows == row), first.topics, first.silent_before)
+        return [_lane_of(before, first.time_ms if is_new else from_ms, NO_EVENT)]
 
-    def _with_present(self, known: list[Lane], row: int) -> list[Lane]:
+    def _with_present(self, known: list[Lane], state: PartitionState) -> list[Lane]:
         """Returns the lanes with the present state, if its change has no event yet: an event waits for its cause."""
-        state, last = self.table.state(row), known[-1]
+        last = known[-1]
         if (last.leader, last.leader_epoch, set(last.isr)) == (state.leader, state.leader_epoch, set(state.isr)):
             return known
-        changes = self.table.changes_of(row, max(last.time_ms, self.clock_ms() - _PENDING_MS_MAX))
+        _, changes = self._recent(state, last.time_ms)
         return [*known, _lane_of(state, changes[0].time_ms, NO_CAUSE_YET)] if changes else known
+
+    def _recent(self, state: PartitionState, since_ms: int) -> tuple[int | None, list[ChangeSet]]:
+        """Returns the row of a partition, and its changes after a time whose events possibly wait, the newest first."""
+        row = self.table.row_of(state.topic, state.partition)
+        since_ms = max(since_ms, self.clock_ms() - _PENDING_MS_MAX)
+        return row, [] if row is None else self.table.changes_of(row, since_ms)
 
     @property
     def known_ms(self) -> int:

@@ -134,19 +134,23 @@ class Occurrences:
 
     def lanes(self, topic: str, partition: int) -> list[Lane]:
         """Returns the states of a partition by the time of their causes, because a poll sees a change late."""
-        own, packed = self._lanes.get((topic, partition), []), self._packed.of(topic, partition)
+        own, packed = self._parts(topic, partition)
         return sorted([*own, *packed], key=_time_of)
+
+    def _parts(self, topic: str, partition: int) -> tuple[list[Lane], list[Lane]]:
+        """Returns the states after single changes, and those after changes of very many partitions."""
+        return self._lanes.get((topic, partition), []), self._packed.of(topic, partition)
 
     def course(self, topic: str, partition: int, begun_ms: int) -> list[Lane]:
         """Returns the states of a partition, oldest first, with the one before the first change as far as it is known:
         since `begun_ms`, when the watch began, or since the oldest change that is kept.
         """
-        own, packed = self._lanes.get((topic, partition), []), self._packed.of(topic, partition)
-        if not own and not packed:
+        own, packed = self._parts(topic, partition)
+        found = sorted([*own, *packed], key=_time_of)
+        if not found:
             return []
         is_own = not packed or (bool(own) and own[0].time_ms <= packed[0].time_ms)
         before = self._before.get((topic, partition)) if is_own else self._packed.before(topic, partition)
-        found = sorted([*own, *packed], key=_time_of)
         if before is None:
             return found
         return [replace(before, time_ms=min(self.complete_from(begun_ms), found[0].time_ms)), *found]

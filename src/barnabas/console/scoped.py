@@ -24,6 +24,7 @@ from barnabas.console.security.scope import Scope
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.columns import IntArray
 from barnabas.monitor.group_sweep import GroupState
+from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.topics import Topics
 
@@ -166,8 +167,8 @@ class ScopedCluster(ClusterView):
     def shows_topic(self, name: str) -> bool:
         return self._scope.sees_topic(name)
 
-    def lanes(self, topic: str, partition: int) -> list[Lane]:
-        return self.base.lanes(topic, partition) if self._scope.sees_topic(topic) else []
+    def lanes(self, state: PartitionState) -> list[Lane]:
+        return self.base.lanes(state) if self._scope.sees_topic(state.topic) else []
 
     def _allowed(self, every: Mapping[str, GroupState]) -> dict[str, GroupState]:
         scope = self._scope

@@ -325,7 +325,7 @@ def test_followers_of_unknown_epochs_can_join(node: Node) -> None:
 
 
 def test_the_first_metadata_of_a_controller_or_a_registration_is_noticed() -> None:
-    """Only with topics that a deletion can have removed: a broker that starts knows none."""
+    """A broker that starts knows no topics that a deletion can have removed, so nothing is compared."""
     node = Node()
     assert node.update(state(), controller_epoch=1) == 0
     assert node.update(state(index=1), controller_epoch=1) == 0

@@ -29,9 +29,10 @@ def partition_state(cluster: ClusterView, topic: str, partition: int) -> dict[st
     if row is None:
         raise Problem("not-found", f"there is no partition {topic}-{partition}")
     (shown,) = partitions_json(cluster, [row])
-    lanes = cluster.lanes(topic, partition)[-_LANES_SHOWN:]
+    state = cluster.table.state(row)
+    lanes = cluster.lanes(state)[-_LANES_SHOWN:]
     return shown | {
-        "explanation": explanation(cluster.table.state(row), lanes),
+        "explanation": explanation(state, lanes),
         "lanes": [lane_json(lane) for lane in lanes],
         "lanes_from_ms": lanes[0].time_ms if lanes else cluster.begun_ms,
         "lanes_gap": shown["missed_elections"] > 0,
@@ -47,7 +48,7 @@ def lanes_view(
         raise Problem("not-found", f"there is no topic {topic}")
     lanes: list[dict[str, Any]] = []
     for state in cluster.table.values(found.rows):
-        own = _between(cluster.lanes(topic, state.partition), from_ms, to_ms)
+        own = _between(cluster.lanes(state), from_ms, to_ms)
         lanes.append(
             {
                 "partition": state.partition,

@@ -263,8 +263,8 @@ class TopicDeletions:
     def _including(self, deletion: _Deletion, broker_id: int) -> Job:
         name = deletion.topic.name
         yield from _announce(self._core, deletion.topic, broker_id, lambda: self._begun.get(name) is not deletion)
-        if self._begun.get(name) is deletion:
-            yield from self._asking(name, deletion, broker_id)
+        # A deletion that has ended has no replicas left to ask.
+        yield from self._asking(name, deletion, broker_id)
 
     def on_response(self, broker_id: int, request: Message, response: StopReplicaResponse) -> None:
         """Records the replicas that are deleted; those with an error are asked again when the broker comes back."""
