@@ -276,6 +276,11 @@ class SessionCache:
         return len(self._sessions)
 
     @property
+    def has_room(self) -> bool:
+        """Returns whether a session can begin without the end of another one."""
+        return len(self._sessions) < self._slots
+
+    @property
     def partition_count(self) -> int:
         """Returns the number of partitions of all sessions."""
         return sum(len(session.items) for session in self._sessions.values())

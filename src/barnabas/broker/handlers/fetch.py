@@ -51,6 +51,8 @@ _ROWS_PER_STEP = 100
 _COUNTED_PER_STEP = 1_000
 #: The number of partitions that a fetch outside of a session watches while it waits.
 _WATCHED_MAX = 2_000
+#: How long a follower waits that reads more, and for which no session is free.
+_UNWATCHED_FOLLOWER_MS = 100
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Work:
@@ -235,7 +237,9 @@ class _PendingFetch:
             return False
         wait_ms, follower = self._message.max_wait_ms, self._plan.replica_id
         if follower >= 0 and self._is_long:
-            return False  # The next fetch continues the session that this response begins, and waits.
+            if self._message.session_epoch == EPOCH_INITIAL and self._services.fetch_sessions.has_room:
+                return False  # The next fetch continues the session that this response begins, and waits.
+            wait_ms = min(wait_ms, _UNWATCHED_FOLLOWER_MS)
         if follower >= 0:
             wait_ms = self._services.replicas.environment.follower_waits.wait_ms(follower, wait_ms)
         deadline_ms = self._request.now_ms + wait_ms
@@ -267,16 +271,11 @@ class _PendingFetch:
         """
         if self._session is not None:
             return self._session.progress != self._progress
-        if self._plan.isolation is Isolation.LOG_END:
-            return True  # The result for a follower does not contain the log end offset at the time of the read.
-        for item, result in zip(outcome.items, outcome.results, strict=True):
-            partition = item.partition
-            if partition is not None and (
-                result.high_watermark != partition.high_watermark
-                or result.last_stable_offset != partition.last_stable_offset
-            ):
-                return True
-        return False
+        moved = _has_moved_for_follower if self._plan.isolation is Isolation.LOG_END else _has_moved_for_consumer
+        return any(
+            item.partition is not None and moved(item, result, item.partition)
+            for item, result in zip(outcome.items, outcome.results, strict=True)
+        )
 
     @property
     def _is_long(self) -> bool:
@@ -314,6 +313,19 @@ class _PendingFetch:
     def _reply(self, chunks: Chunks | None) -> None:
         if chunks is not None:
             self._request.reply_encoded(chunks)
+
+
+def _has_moved_for_consumer(item: FetchItem, result: FetchResult, partition: Partition) -> bool:
+    return (
+        result.high_watermark != partition.high_watermark or result.last_stable_offset != partition.last_stable_offset
+    )
+
+
+def _has_moved_for_follower(item: FetchItem, result: FetchResult, partition: Partition) -> bool:
+    """The result does not contain the LEO at the time of the read. Without data it was the offset of the follower."""
+    if item.is_throttled:
+        return False
+    return bool(result.data) or partition.leadership is None or partition.log.log_end_offset != item.offset
 
 
 def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Partition]:
