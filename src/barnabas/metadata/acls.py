@@ -79,6 +79,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 EVERYBODY: Final = "User:*"
 
 T = TypeVar("T")
+_new_tuple: Final = tuple.__new__
 
 #: Plain numbers: a number is found faster among its like than among members of an enum.
 _OPERATIONS: Final = tuple(int(each) for each in AclOperation)
@@ -122,11 +123,11 @@ class AclRule(NamedTuple):
     host: str
     permission: int
 
-    @classmethod
-    def of(cls, record: AccessControlEntryRecord) -> AclRule:
+    @staticmethod
+    def of(record: AccessControlEntryRecord) -> AclRule:
         # The constructor of a NamedTuple takes twice as long.
-        return tuple.__new__(
-            cls,
+        return _new_tuple(
+            AclRule,
             (
                 record.resource_type,
                 record.resource_name,
@@ -290,18 +291,19 @@ class _OfType:
     def add(self, rule: AclRule) -> None:
         _, name, pattern_type, operation, principal, _, _ = rule
         counts = self.counts
-        if pattern_type != _PREFIXED:
-            literals = counts.literals
-            literals[name] = literals.get(name, 0) + 1
-        elif name in counts.prefixes:
-            counts.prefixes[name] += 1
-        else:
+        counted = counts.literals if pattern_type != _PREFIXED else counts.prefixes
+        count = counted.get(name)
+        if count is None:
             counts.add(rule, 1)
+        else:
+            counted[name] = count + 1
         by_principal = self.by_operation.get(operation)
         if by_principal is None:
             by_principal = self.by_operation[operation] = {}
-        own = by_principal.get(principal, _NO_RULES)
-        if isinstance(own, _ManyRules):
+        own = by_principal.get(principal)
+        if own is None:
+            by_principal[principal] = (rule,)
+        elif isinstance(own, _ManyRules):
             own.add(rule)
         else:
             by_principal[principal] = (*own, rule) if len(own) < _COMPARED_MAX else _ManyRules((*own, rule))
@@ -353,16 +355,17 @@ class AclIndex:
     def update(self, changes: Iterable[tuple[bytes, AclRule | None]]) -> None:
         """Applies the rules that were set or removed (None), by id."""
         rules, types = self._rules, self._types
+        self.version += 1
         for rule_id, rule in changes:
-            self.version += 1
             if rule_id in rules:
                 before = rules.pop(rule_id)
                 types[before.resource_type].remove(before)
             if rule is not None:
                 rules[rule_id] = rule
-                of_type = types.get(rule.resource_type)
+                resource_type = rule[0]
+                of_type = types.get(resource_type)
                 if of_type is None:
-                    of_type = types[rule.resource_type] = _OfType()
+                    of_type = types[resource_type] = _OfType()
                 of_type.add(rule)
 
     def decide(self, principal: str, host: str, operation: AclOperation, resource: AclResource, name: str) -> Decision:

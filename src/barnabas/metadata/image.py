@@ -13,7 +13,7 @@ sorted first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ GROUP_RESOURCE: Final = 32
 
 ConfigResource = tuple[int, str]
 Overrides = Map[str, str]
+_rule_of: Final = AclRule.of
 _NO_OVERRIDES: Overrides = Map()
 
 
@@ -252,10 +253,16 @@ class MetadataDelta:
         The caller holds back the records of an open transaction (`store.MetadataLoader`). Raises KeyError or
         AssertionError if the record does not fit the records before it: then the log is not a valid metadata log.
         """
-        replay = _REPLAY.get(type(record))
-        if replay is None:
-            raise KeyError(f"{type(record).__name__} is not a metadata record")
-        replay(self, record)
+        self.replay_all((record,))
+
+    def replay_all(self, records: Iterable[Message]) -> None:
+        """Applies records as `replay` does, in a fraction of the time that many calls take at a start."""
+        find = _REPLAY.get
+        for record in records:
+            replay = find(type(record))
+            if replay is None:
+                raise KeyError(f"{type(record).__name__} is not a metadata record")
+            replay(self, record)
 
     def replay_config(self, record: r.ConfigRecord) -> None:
         changes = self.changed_configs.setdefault((record.resource_type, record.resource_name), {})
@@ -284,7 +291,7 @@ class MetadataDelta:
             self.changed_tokens.add(record.token_id)
 
     def replay_acl(self, record: r.AccessControlEntryRecord) -> None:
-        self._next_acls[record.id] = AclRule.of(record)
+        self._next_acls[record.id] = _rule_of(record)
 
     def replay_remove_acl(self, record: r.RemoveAccessControlEntryRecord) -> None:
         rule_id = record.id

@@ -95,8 +95,7 @@ class MetadataLoader:
     def _take_all(self, records: Sequence[Message]) -> None:
         if self._delta is None:
             self._delta = MetadataDelta(self.image)
-        for record in records:
-            self._delta.replay(record)
+        self._delta.replay_all(records)
         self._taken += records
 
     def _publish(self, offset: int, epoch: int, timestamp_ms: int) -> tuple[MetadataDelta, MetadataImage]:
