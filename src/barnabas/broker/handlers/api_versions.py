@@ -2,11 +2,15 @@
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the supported range, so that the client can
 retry. Versions below 4 cannot represent features whose lowest level is 0: these are left out.
+
+Every new connection sends this request, so an encoded response is kept for each listener and version until the features
+change.
 """
 
 from __future__ import annotations
 
-from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.cluster_side import FeatureView
+from barnabas.broker.requests.context import EncodedVersions, Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
@@ -35,11 +39,22 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
         return _encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST), request.api_version)
     if request.api_version >= 3:
         request.connection.client_software = (message.client_software_name, message.client_software_version)
-    return _encode(request, _answer(request, services), request.api_version)
-
-
-def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
     features = services.side.features()
+    if request.throttle is not None:
+        return _encode(request, _answer(request, features), request.api_version)
+    key = (request.connection.listener, request.api_version)
+    kept = services.encoded_versions.get(key)
+    if kept is None or kept.offers is not offers or kept.features != features:
+        body = bytearray()
+        codec.encode_into(_answer(request, features), request.api_version, body)
+        kept = services.encoded_versions[key] = EncodedVersions(offers, features, bytes(body))
+    head = start_response(request.correlation_id, 0)
+    head += kept.body
+    finish_response(head)
+    return [head]
+
+
+def _answer(request: InFlight, features: FeatureView) -> ApiVersionsResponse:
     from_zero = request.api_version >= _FEATURES_FROM_ZERO
     return ApiVersionsResponse(
         api_keys=[

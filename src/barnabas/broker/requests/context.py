@@ -17,7 +17,7 @@ Views into the request (records) are valid only until `handle` returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.broker.peers.liveness_probe import BrokerLiveness
     from barnabas.broker.peers.partition_verification import TransactionVerifier
     from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
-    from barnabas.broker.requests.cluster_side import ClusterController, ClusterSide
+    from barnabas.broker.requests.cluster_side import ClusterController, ClusterSide, FeatureView
     from barnabas.broker.requests.memory_budget import MemoryBudget
     from barnabas.broker.throttling.client_throttles import ClientThrottles
     from barnabas.broker.zookeeper.controller_feed import ControllerFeed
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.metadata.store import MetadataStore
+    from barnabas.protocol.api import Offer
     from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
     from barnabas.raft.node import RaftNode
     from barnabas.replication.replica_manager import ReplicaManager
@@ -69,6 +70,14 @@ class ShutdownController(Protocol):
     def controlled_shutdown(
         self, request: ControlledShutdownRequest, reply: Callable[[ControlledShutdownResponse], None]
     ) -> None: ...
+
+
+class EncodedVersions(NamedTuple):
+    """An ApiVersions response without its header, and what it was made of."""
+
+    offers: Mapping[int, Offer]
+    features: FeatureView
+    body: bytes
 
 
 class ZooKeeperServices(NamedTuple):
@@ -113,6 +122,8 @@ class Services:
     recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
     #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)
+    #: The ApiVersions responses by listener and version.
+    encoded_versions: dict[tuple[str, int], EncodedVersions] = field(default_factory=dict, init=False)
     _quorum: QuorumServices | None = field(default=None, init=False)
     _zookeeper: ZooKeeperServices | None = field(default=None, init=False)
     #: Returns the events that this broker has not written to the journal yet, as a record batch.
