@@ -56,6 +56,19 @@ def test_a_machine_whose_power_is_back_soon_is_not_kept_out_by_its_old_session(
     assert world.whole_after_ms <= WHOLE_MS
 
 
+@pytest.mark.parametrize("pause_ms", [50, 1_000])
+def test_a_death_soon_after_a_broken_connection_is_noticed_like_any_other(pause_ms: int) -> None:
+    """A broker connected to the controller again with its next heartbeat, after up to 2 s. Its death before that was
+    noticed only when its session ended.
+    """
+    world = StallWorld(1)
+    victim = world.active % 3 + 1
+    world.cluster.network.reset_between(f"broker{world.active}", f"broker{victim}")
+    world.run_for(pause_ms)
+    world.strike("kill", victim, 12_000)
+    assert max(world.stalls_ms()) <= BOUNDS["kill"], world.stalls_ms()
+
+
 @pytest.mark.parametrize("duration_ms", [pytest.param(8_000, marks=pytest.mark.full), 20_000, 60_000])
 def test_after_a_silent_cut_all_are_in_sync_soon_whatever_its_length(duration_ms: int) -> None:
     """Connections from before the cut are not used again: the system would send on them again only after as long a

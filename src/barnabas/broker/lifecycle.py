@@ -180,6 +180,13 @@ class BrokerLifecycle:
         if not self._stopping:
             self._send_heartbeat_soon()
 
+    def connection_lost(self) -> None:
+        """Connects to the controller again immediately: it knows by the end of the connection that a process has died.
+        Without a connection a death until the next heartbeat would be noticed only when the session ends.
+        """
+        if not self._stopping:
+            self._send_heartbeat_soon()
+
     def _send_heartbeat_soon(self) -> None:
         """Sends a heartbeat soon, unless one is in flight: the next one then follows its response immediately if there
         is more to report."""

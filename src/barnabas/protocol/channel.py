@@ -154,6 +154,8 @@ class Channel:
         self._closed = False
         #: The cause of the last link's end; None while a link works, or if the peer closed it without an error.
         self.last_error: OSError | None = None
+        #: The callback for the end of an open link that `close` did not end.
+        self.when_lost: Callable[[], None] | None = None
         self.reach = ReachNotes()
 
     @property
@@ -334,7 +336,7 @@ class Channel:
         """Ends the link: all waiting requests get None, and the next dial follows after a delay."""
         link, self._link, self._end = self._link, None, None
         self.reach.failed()
-        was_closed = self._closed
+        was_closed, was_open = self._closed, self._is_open
         self._versions = self._log_in = self._renewal_ms = None
         self._is_open = False
         self.last_error = error
@@ -352,6 +354,8 @@ class Channel:
                 self._dial_timer = self._host.timers.call_later(self._backoff_ms(), self._dial_again)
         for pending in waiting:
             pending.reply(None)
+        if was_open and not was_closed and self.when_lost is not None:
+            self.when_lost()
 
     def _backoff_ms(self) -> int:
         """Returns the delay before the next dial: doubled each time, with 20 % jitter so that peers do not all

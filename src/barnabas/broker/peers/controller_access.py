@@ -67,6 +67,8 @@ class ControllerAccess:
         self._timeout_ms = request_timeout_ms
         self._make_own = make_own
         self._channel: Channel | None = None
+        #: The callback for the end of an open connection to the active controller.
+        self.when_lost: Callable[[], None] | None = None
         self._closed = False
 
     @cached_property
@@ -119,6 +121,7 @@ class ControllerAccess:
                 self._host.timers.call_soon(channel.close)
             times = ChannelTimes(self._timeout_ms, backoff_ms=_RETRY_MS, backoff_ms_max=_RETRY_MS_MAX)
             channel = Channel(self._host, self._area, address, self._client_id, times, self._security)
+            channel.when_lost = self.when_lost
             self._channel = channel
         return channel
 
