@@ -18,9 +18,11 @@ _TOPIC = "orders"
 Event = dict[str, Any]
 
 
-def told(fault: Fault, *, seed: int, while_it_lasts: Callable[[JournalWorld], None] | None = None) -> list[Event]:
+def told(
+    fault: Fault, *, seed: int, while_it_lasts: Callable[[JournalWorld], None] | None = None, **properties: str
+) -> list[Event]:
     """Returns the events after a fault of some seconds has ended and the cluster is whole."""
-    world = JournalWorld(seed)
+    world = JournalWorld(seed, properties={key.replace("_", "."): value for key, value in properties.items()})
     world.create_topic(_TOPIC, [1, 2, 3], [2, 3, 1], [3, 1, 2])
     end = FaultEffects(world.cluster).begin(fault)
     world.run_for(_LASTS_MS)
@@ -91,7 +93,8 @@ def test_before_its_return_nobody_knows_why_a_broker_is_silent() -> None:
 
 def test_a_controller_that_stops_before_it_can_say_so_was_stopped() -> None:
     """Broker 2 is the active controller here: the next one only finds that nobody listens at its address."""
-    causes = causes_of_losses(told(Fault(at_ms=0, kind=FaultKind.STOP, node="broker2"), seed=4), 2)
+    fault = Fault(at_ms=0, kind=FaultKind.STOP, node="broker2")
+    causes = causes_of_losses(told(fault, seed=4, controlled_shutdown_enable="false"), 2)
     assert {(each.code, each.certainty) for each in causes} == {("stopped", CERTAIN)}
 
 

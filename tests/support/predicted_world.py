@@ -214,7 +214,6 @@ class PredictedWorld:
         for broker in self.plan.victims:
             node = self.cluster.nodes[f"broker{broker}"]
             if self.plan.is_restart:
-                node.serves_while_stopping = True
                 node.stop()
             else:
                 node.kill()

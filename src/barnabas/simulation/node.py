@@ -127,9 +127,6 @@ class Node(Program):
         self.cluster_id = cluster_id
         #: The records with which an empty disk is formatted; None for those of a new cluster.
         self.bootstrap: Sequence[Versioned] | None = None
-        #: Whether a clean stop closes the listeners only when the leaderships are handed over, as in production. By
-        #: default they close first, which is harder for the rest of the cluster.
-        self.serves_while_stopping = False
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
         self._open: dict[AcceptedEnd, None] = {}
@@ -247,9 +244,6 @@ class Node(Program):
             for end in tuple(self._open):
                 end.close()
 
-        if not self.serves_while_stopping:
-            release()
-
         def give_up() -> None:
             raise ProcessExit("the controlled shutdown did not complete: stopped without a clean-shutdown marker")
 
@@ -260,4 +254,4 @@ class Node(Program):
             raise ProcessExit("stopped cleanly")
 
         self.world.after(_STOP_US_MAX, give_up, process, "stop timeout")
-        broker.stop(stopped, release if self.serves_while_stopping else None)
+        broker.stop(stopped, release)
