@@ -32,6 +32,8 @@ _SLOW_CALLS: Final = 3
 #: soon as they would for a broker that died.
 _HUNG_MS: Final = 5_000
 _PROBE_EVERY_MS: Final = 1_000
+#: A check that is later than this shows that the process stood still.
+_STILL_MS: Final = 1_000
 _PROBE_BYTES_MAX: Final = 1 << 20
 _PROBE_BYTES_MIN: Final = 1 << 16
 _SETTLE_MS: Final = 10_000
@@ -59,11 +61,11 @@ class _Directory:
     well_since_ms: int | None = None
     is_probed: bool = False
     slow_calls: int = 0
-    #: The start time of each piece of disk work in the background.
+    #: The start of each piece of disk work in the background, in running time.
     pending: dict[int, int] = field(default_factory=dict)
 
-    def hangs(self, now_ms: int) -> bool:
-        return bool(self.pending) and now_ms - min(self.pending.values()) >= _HUNG_MS
+    def hangs(self, running_ms: int) -> bool:
+        return bool(self.pending) and running_ms - min(self.pending.values()) >= _HUNG_MS
 
 
 class WriteHealth:
@@ -74,6 +76,9 @@ class WriteHealth:
         self._clock = host.clock
         self._directories = {path: _Directory(path) for path in paths}
         self._timer: Timer | None = None
+        self._due_ms = 0
+        #: The time for which the process stood still while something was checked: a pause is not a disk that hangs.
+        self._still_ms = 0
         self._closed = False
         self._tokens = 0
         self._listeners: list[Callable[[], None]] = []
@@ -144,7 +149,8 @@ class WriteHealth:
             return
         self._tokens += 1
         token = self._tokens
-        began_ms = directory.pending[token] = self._clock.now_ms()
+        began_ms = self._clock.now_ms()
+        directory.pending[token] = began_ms - self._still_ms
         self._arm()
 
         def ended(result: object, error: BaseException | None) -> None:
@@ -207,16 +213,20 @@ class WriteHealth:
 
     def _arm(self) -> None:
         if self._timer is None and not self._closed:
+            self._due_ms = self._clock.now_ms() + _PROBE_EVERY_MS
             self._timer = self._host.timers.call_later(_PROBE_EVERY_MS, self._check)
 
     def _check(self) -> None:
         self._timer = None
         now_ms = self._clock.now_ms()
+        late_ms = now_ms - self._due_ms
+        if late_ms > _STILL_MS:
+            self._still_ms += late_ms
         is_needed = False
         for directory in self._directories.values():
             if directory.pending:
                 is_needed = True
-                if directory.hangs(now_ms):
+                if directory.hangs(now_ms - self._still_ms):
                     directory.good_since_ms = None
                     self._become_unwritable(directory, HUNG)
             if directory.cause:
@@ -245,7 +255,7 @@ class WriteHealth:
         if self._closed or not directory.cause or directory.path not in self._directories:
             return
         now_ms = self._clock.now_ms()
-        if error is not None or took_ms is None or took_ms >= SLOW_MS or directory.hangs(now_ms):
+        if error is not None or took_ms is None or took_ms >= SLOW_MS or directory.hangs(now_ms - self._still_ms):
             directory.good_since_ms = None
             if error is not None:
                 directory.cause = FULL if is_exhausted(error) else FAILED

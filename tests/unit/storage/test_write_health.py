@@ -108,6 +108,22 @@ def test_a_sync_that_does_not_end_is_a_disk_that_hangs() -> None:
     assert ended == [None]
 
 
+def test_a_process_that_stood_still_does_not_blame_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause of 16 s during a sync withheld the leaderships of a directory for another 10 s."""
+    world = World()
+    parked: list[object] = []
+    world.host.blocking.run = lambda work, done: parked.append(done)  # type: ignore[method-assign]
+    world.health.run("/a", lambda: None, lambda result, error: None)
+    world.run(2_500)
+    now_ms = world.host.time.now_ms
+    monkeypatch.setattr(world.host.time, "now_ms", lambda: now_ms() + 16_000)
+    world.run(1_600)
+    assert world.health.unwritable() == [], "3 s of running"
+    world.run(3_000)
+    assert world.health.unwritable() == ["/a"]
+    assert world.health.cause_of("/a") == "does not respond"
+
+
 def test_a_directory_that_failed_is_not_looked_after() -> None:
     world = World()
     world.fall_ill()
