@@ -188,13 +188,15 @@ def test_what_leaves_the_world_is_refused_with_its_name(name: str, leave: Callab
     assert not Path("file-that-nobody-writes").exists()
 
 
-def test_a_program_that_fails_is_started_again() -> None:
+@pytest.mark.parametrize("error", [ValueError("once more"), asyncio.CancelledError()])
+def test_a_program_that_fails_is_started_again(error: BaseException) -> None:
+    """A library can let the cancellation of one of its own tasks escape, as aiokafka does when a broker dies."""
     starts: list[float] = []
 
     async def program() -> None:
         starts.append(time.monotonic())
         if len(starts) < 3:
-            raise ValueError("once more")
+            raise error
 
     async def scenario(sim: Simulation) -> None:
         sim.start("stumbler", program)

@@ -237,10 +237,18 @@ class Simulation:
             await program()
         except NotSimulated as error:
             self.escaped(error)
+        except asyncio.CancelledError as error:
+            if client.name not in self._programs:
+                raise  # It is stopped.
+            # A library can pass on the cancellation of one of its own tasks.
+            self._fail(client, error)
         except Exception as error:
-            self.world.note(client.name, f"the program failed and is started again: {error!r}")
-            self.world.after(0, client.kill, None, "program failed")
-            self.world.after(_RESTART_US, lambda: self._start_again(client), None, "program starts again")
+            self._fail(client, error)
+
+    def _fail(self, client: Client, error: BaseException) -> None:
+        self.world.note(client.name, f"the program failed and is started again: {error!r}")
+        self.world.after(0, client.kill, None, "program failed")
+        self.world.after(_RESTART_US, lambda: self._start_again(client), None, "program starts again")
 
     def _start_again(self, client: Client) -> None:
         if client.name in self._programs:
