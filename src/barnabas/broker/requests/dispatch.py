@@ -202,7 +202,7 @@ class Dispatcher:
                 return self._answer(request, outcome.response)
             message, request.amend = outcome.request, outcome.amend
         if inner_requests.is_long(handler, message, self.services):
-            self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services))
+            self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services, offer))
             return None
         return self._handle(request, handler, message)
 
@@ -265,7 +265,7 @@ class Dispatcher:
                 return
             message, request.amend = outcome.request, outcome.amend
         if inner_requests.is_long(handler, message, self.services):
-            yield from inner_requests.in_pieces(request, handler, message, self.services)
+            yield from inner_requests.in_pieces(request, handler, message, self.services, offer)
         else:
             assert handler.handle is not None, "frames of a raw handler are not dispatched"
             response = handler.handle(request, message, self.services)
