@@ -318,6 +318,7 @@ def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, r"\(PLAIN\) must be included in sasl.enabled.mechanisms"),
         ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol"),
         ({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, "scram-sha-256.sasl.jaas.config must be set"),
+        ({"sasl.server.max.receive.size": "-1"}, "Invalid value -1 for configuration sasl.server.max.receive.size"),
         ({JAAS: "secret-marker;"}, "must begin with a login module"),
         (
             {JAAS: 'com.sun.security.auth.module.JndiLoginModule required x="marker";'},

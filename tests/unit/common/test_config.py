@@ -101,6 +101,16 @@ def test_unknown_keys_warn_and_keys_without_effect_say_so(monkeypatch: pytest.Mo
     assert build().warnings == []
 
 
+@pytest.mark.parametrize("value", ["${file:/run/secrets:key}", "${file:key}", "a ${file:/marker:key} b"])
+def test_a_reference_to_a_config_provider_prevents_a_start(value: str) -> None:
+    """Guard S7: a password would be the text of the reference, which others can know."""
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.password refers to the config provider file") as refused:
+        build(config_providers="env, file", ssl_keystore_password=value)
+    assert value not in str(refused.value)
+    assert build(ssl_keystore_password=value).str_of("ssl.keystore.password") == value, "as in Kafka"
+    assert build(config_providers="env", ssl_keystore_password=value).str_of("ssl.keystore.password") == value
+
+
 @pytest.mark.parametrize(
     "changes, retention_ms",
     [

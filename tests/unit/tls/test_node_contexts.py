@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import ssl
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -232,6 +235,27 @@ def test_suites_of_tls_1_2_leave_out_tls_1_3(stores: Stores) -> None:
     context = contexts.server("SSL")
     assert context.maximum_version.name == "TLSv1_2"
     assert "ECDHE-ECDSA-AES128-GCM-SHA256" in [each["name"] for each in context.get_ciphers()]
+
+
+def test_renegotiation_is_refused(stores: Stores) -> None:
+    """Guard S16: under TLS 1.2 a client could make a server work for handshakes on one connection."""
+    context = NodeContexts(config(stores.settings("PEM", "broker"))).server("SSL")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        command = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{listening.getsockname()[1]}"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as client:
+            accepted, _ = listening.accept()
+            accepted.settimeout(30)
+            with context.wrap_socket(accepted, server_side=True) as link:
+                assert client.stdin is not None
+                client.stdin.write(b"R\n")
+                client.stdin.flush()
+                with contextlib.suppress(ssl.SSLError, ConnectionError):
+                    assert link.recv(1) == b""
+                told, _ = client.communicate(timeout=30)
+    assert b"RENEGOTIATING" in told
+    assert b"no renegotiation" in told
 
 
 def test_no_secret_is_in_the_text_of_an_object(stores: Stores) -> None:
