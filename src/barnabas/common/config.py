@@ -301,6 +301,7 @@ def _check_log_in(config: BrokerConfig) -> None:
     kerberos_settings.check(config)
 
 
+_QUOTA_CALLBACK = "client.quota.callback.class"
 _PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
@@ -319,6 +320,9 @@ def _check_authorizer(config: BrokerConfig) -> None:
         raise invalid(
             "principal.builder.class", builder, f"it decides who a client is; only {_PRINCIPAL_BUILDER} is allowed"
         )
+    callback = config.originals.get(_QUOTA_CALLBACK, "").strip()
+    if callback:
+        raise invalid(_QUOTA_CALLBACK, callback, "Java classes cannot be loaded; quotas are those of AlterClientQuotas")
 
 
 def _check_roles(config: BrokerConfig) -> None:
