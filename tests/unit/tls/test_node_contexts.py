@@ -384,6 +384,17 @@ def test_an_unreadable_store_is_refused(stores: Stores) -> None:
         running.set_again()
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("store", ["keystore", "truststore"])
+def test_a_store_that_is_no_file_is_refused_without_a_wait(stores: Stores, store: str, tmp_path: Path) -> None:
+    """A pipe held up the whole broker until somebody wrote into it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(ConfigError, match=rf"ssl\.{store}\.location={path}: is not a regular file"):
+            NodeContexts(config(stores.settings("PEM", "broker") | {f"ssl.{store}.location": str(path)}))
+
+
 def test_an_expired_certificate_is_warned_of(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
     stores.pem("expired", days=1, begin=datetime.now(UTC) - timedelta(days=2))
     settings = stores.settings("PEM", "expired", "listener.name.controller.")
