@@ -15,7 +15,14 @@ FILES: Final = (
     *sorted((PACKAGE / "protocol" / "sasl").glob("*.py")),
     PACKAGE / "protocol" / "sasl_gate.py",
     PACKAGE / "broker" / "requests" / "log_in.py",
+    PACKAGE / "broker" / "requests" / "token_requests.py",
+    PACKAGE / "broker" / "token_users.py",
     PACKAGE / "controller" / "requests" / "scram.py",
+    PACKAGE / "controller" / "kraft" / "token_control.py",
+    PACKAGE / "controller" / "kraft" / "tokens.py",
+    PACKAGE / "metadata" / "tokens.py",
+    PACKAGE / "console" / "security" / "passwords.py",
+    *sorted((PACKAGE / "tls").glob("*.py")),
 )
 SECRET: Final = re.compile(
     r"password|salted|proof|signature|stored_key|server_key|client_key|secret|digest|expected|hmac"

@@ -102,16 +102,19 @@ def _kcat(
     )
 
 
-def _java(realm: Realm, folder: Path, main: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _java(
+    realm: Realm, folder: Path, main: str, *arguments: str, takes: str = "--command-config", text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program of Kafka. `takes` is its option for the settings of the client."""
     config = folder / "java.properties"
     config.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
         f'sasl.jaas.config={_MODULE} keyTab="{realm.alice}" principal="Alice@{REALM}";\n'
     )
     jvm = (*kafka_jars.LIGHT_JVM, f"-Djava.security.krb5.conf={realm.kdc.krb5_conf}")
-    where = ("--bootstrap-server", realm.bootstrap, "--command-config", str(config))
+    where = ("--bootstrap-server", realm.bootstrap, takes, str(config))
     command = kafka_jars.java_command(main, *arguments, *where, jvm=jvm)
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_kcat_and_nodes_log_in_by_kerberos(realm: Realm) -> None:
@@ -131,6 +134,12 @@ def test_java_logs_in_by_kerberos(realm: Realm, tmp_path: Path) -> None:
     assert made.returncode == 0, made.stdout + made.stderr
     described = _java(realm, tmp_path, tool, "--describe", "--topic", "java")
     assert "ReplicationFactor: 2" in described.stdout, described.stdout + described.stderr
+    tools, topic = "org.apache.kafka.tools", ("--topic", "java")
+    sent = _java(realm, tmp_path, f"{tools}.ConsoleProducer", *topic, takes="--producer.config", text="one\n")
+    assert sent.returncode == 0, sent.stderr
+    limits = ("--from-beginning", "--max-messages", "1", "--timeout-ms", "60000")
+    read = _java(realm, tmp_path, f"{tools}.consumer.ConsoleConsumer", *topic, *limits, takes="--consumer.config")
+    assert read.stdout == "one\n", read.stderr
 
 
 def test_a_principal_of_another_service_is_refused(realm: Realm) -> None:

@@ -1,4 +1,6 @@
-"""Decoders of `barnabas log dump` for the records of internal topics: the same JSON as Kafka's tool prints."""
+"""Decoders of `barnabas log dump` for the records of internal topics: the same JSON as Kafka's tool prints, without the
+passwords and keys in the metadata.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from barnabas.common.errors import DecodeError
 from barnabas.metadata.frame import FRAME_VERSION, decode_record
 from barnabas.protocol.codec import decode
 from barnabas.protocol.kafka_json import to_json_object, to_json_text
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import HIDDEN, Message
 from barnabas.protocol.messages import records_group, records_share, records_transaction
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from barnabas.records.batch import Record
@@ -35,11 +37,11 @@ def decode_metadata(record: Record) -> tuple[str | None, str | None]:
         message, version = decode_record(value)
     except DecodeError as error:
         return None, f"Error at {record.offset}, skipping. {error}"
-    shown = {
-        "type": _WORD.sub("_", message.NAME).upper(),
-        "version": version,
-        "data": to_json_object(message, version),
-    }
+    data = to_json_object(message, version)
+    for field in message.FIELDS:
+        if message.is_secret(field.attribute):
+            data[field.name[0].lower() + field.name[1:]] = HIDDEN
+    shown = {"type": _WORD.sub("_", message.NAME).upper(), "version": version, "data": data}
     return None, to_json_text(shown)
 
 

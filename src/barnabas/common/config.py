@@ -7,6 +7,7 @@ one that does not start.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from barnabas.common import kerberos_settings, log_in_settings, zookeeper_mode
@@ -48,6 +49,7 @@ class BrokerConfig(Settings):
     def __init__(
         self, properties: Mapping[str, str], identity: Mapping[str, Value] | None = None, *, is_served: bool = True
     ) -> None:
+        _check_references(properties)
         super().__init__(_filled_in(properties), identity)
         self._log_defaults: tuple[Mapping[str, Value], dict[str, Value]] | None = None
         self._listeners = self._parse_listeners()
@@ -260,6 +262,23 @@ def _filled_in(properties: Mapping[str, str]) -> dict[str, str]:
     return filled
 
 
+#: A reference to a value of a config provider, as Kafka finds it: ${provider:path:key} or ${provider:key}.
+_REFERENCE = re.compile(r"\$\{([^}]*?):[^}]*\}")
+
+
+def _check_references(properties: Mapping[str, str]) -> None:
+    """Raises ConfigError for a reference to a config provider: a password would be the text of the reference, which
+    others can know.
+    """
+    providers = {name.strip() for name in properties.get("config.providers", "").split(",")} - {""}
+    for key, text in properties.items():
+        provider = next((match[1] for match in _REFERENCE.finditer(text) if match[1] in providers), None)
+        if provider is not None:
+            raise ConfigError(
+                f"{key} refers to the config provider {provider}; providers are not supported: set the value itself"
+            )
+
+
 # Constraints between keys. The messages name the keys and their values.
 
 
@@ -282,6 +301,7 @@ def _check_log_in(config: BrokerConfig) -> None:
     kerberos_settings.check(config)
 
 
+_QUOTA_CALLBACK = "client.quota.callback.class"
 _PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
@@ -300,6 +320,9 @@ def _check_authorizer(config: BrokerConfig) -> None:
         raise invalid(
             "principal.builder.class", builder, f"it decides who a client is; only {_PRINCIPAL_BUILDER} is allowed"
         )
+    callback = config.originals.get(_QUOTA_CALLBACK, "").strip()
+    if callback:
+        raise invalid(_QUOTA_CALLBACK, callback, "Java classes cannot be loaded; quotas are those of AlterClientQuotas")
 
 
 def _check_roles(config: BrokerConfig) -> None:

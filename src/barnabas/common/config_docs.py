@@ -440,6 +440,7 @@ _NO_TIERS = "has no effect: tiered storage is not supported"
 _NO_TWO_PHASES = "has no effect: two-phase commit is not supported"
 _OWN_SLICES = "has no effect: __transaction_state is loaded in slices of a fixed size"
 _NO_PLUGINS = "has no effect: Java classes cannot be loaded"
+_REFUSED = "has no effect: Java classes cannot be loaded, and a node that is to be protected by one does not start"
 
 _REASONS: Final[dict[str, str]] = {
     "background.threads": _ONE_LOOP,
@@ -449,7 +450,13 @@ _REASONS: Final[dict[str, str]] = {
     "queued.max.requests": _ONE_LOOP,
     "log.preallocate": "has no effect: segment files grow as they are written",
     "log.cleaner.io.buffer.load.factor": "has no effect: only log.cleaner.dedupe.buffer.size limits the map of keys",
-    "ssl.engine.factory.class": _NO_PLUGINS,
+    **dict.fromkeys(
+        (
+            *("client.quota.callback.class", "principal.builder.class", "ssl.engine.factory.class"),
+            *("sasl.login.callback.handler.class", "sasl.login.class", "sasl.server.callback.handler.class"),
+        ),
+        _REFUSED,
+    ),
     "ssl.keymanager.algorithm": _OPENSSL,
     "ssl.provider": _OPENSSL,
     "ssl.secure.random.implementation": _OPENSSL,
@@ -471,7 +478,7 @@ _REASONS_BY_PREFIX: Final = (
     (("sasl.kerberos.",), _OWN_TICKETS),
     (("sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
     (("password.encoder.",), _NO_SECURITY),
-    (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
+    (("alter.config.policy.", "create.topic.policy."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
     (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _NOT_NEEDED),
 )

@@ -195,6 +195,8 @@ def _check_listener(config: ListenerSettings, name: str) -> None:
     key = f"{_ENABLED} of listener {name}"
     if not offered:
         raise invalid(key, "", f"at least one of {', '.join(SERVED)} is needed")
+    if (size := receive_bytes_max(config, name)) < 1:
+        raise invalid(_RECEIVE, size, "Value must be at least 1: what clients send before their log-in is bounded")
     for mechanism in offered:
         if mechanism not in SERVED:
             raise invalid(key, mechanism, f"{', '.join(SERVED)} are supported")

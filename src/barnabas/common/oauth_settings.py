@@ -13,6 +13,7 @@ Without a key set a listener serves only if its JAAS entry has an option for uns
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
@@ -58,6 +59,8 @@ _UNSECURED: Final = "unsecured"
 _VALIDATOR: Final = "unsecuredValidator"
 _LOGIN: Final = "unsecuredLogin"
 _DIGITS_MAX: Final = 9
+#: The user and the password in a URL.
+_USER_INFO: Final = re.compile(r"//.*@", re.S)
 
 
 class MechanismSettings(Protocol):
@@ -346,21 +349,23 @@ def _check_options(listener: str, options: Mapping[str, str]) -> None:
 
 def check_url(key: str, url: str) -> None:
     """Raises ConfigError for a URL that is malformed, or has another protocol than http, https and file."""
+    shown = _USER_INFO.sub("//[hidden]@", url)
     try:
         parts = urlsplit(url)
         is_complete = bool(parts.path if parts.scheme == "file" else parts.hostname) and parts.port != 0
     except ValueError as error:
+        why = f": {error}" if shown == url else ""
         raise ConfigError(
-            f"The OAuth configuration option {key} contains a URL ({url}) that is malformed: {error}"
+            f"The OAuth configuration option {key} contains a URL ({shown}) that is malformed{why}"
         ) from None
     if parts.scheme not in ("http", "https", "file"):
         raise ConfigError(
-            f"The OAuth configuration option {key} contains a URL ({url}) that contains an invalid protocol "
+            f"The OAuth configuration option {key} contains a URL ({shown}) that contains an invalid protocol "
             f'({parts.scheme}); only "http", "https", and "file" protocol are supported'
         )
     is_here = parts.scheme != "file" or parts.netloc in ("", "localhost")
     if not is_complete or not is_here or parts.username is not None or not url.isprintable() or " " in url:
-        raise ConfigError(f"The OAuth configuration option {key} contains a URL ({url}) that is malformed")
+        raise ConfigError(f"The OAuth configuration option {key} contains a URL ({shown}) that is malformed")
 
 
 def file_path(url: str) -> str | None:

@@ -95,7 +95,11 @@ class Settings:
                 return
             self.warnings.append(config_docs.unknown(name))
             return
-        self._values[name] = key.parse(text)
+        try:
+            self._values[name] = key.parse(text)
+        except ConfigError as error:
+            # The error names the key without the prefix of the listener: several listeners can have it.
+            raise ConfigError(str(error).replace(f"configuration {key.name}:", f"configuration {name}:")) from None
         if name in self.keys and self._values[name] != self._defaults[name]:
             note = config_docs.note_on(name)
             if note is not None:

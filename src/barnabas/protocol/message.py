@@ -65,6 +65,8 @@ class Field(NamedTuple):
         return self.element_type[0].isupper()
 
 
+#: The text in place of a secret.
+HIDDEN: Final = "[hidden]"
 #: Fields with secrets, or with whole requests that can have some.
 _SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password", "server_key", "stored_key", "request_data"})
 #: Parts of the names of settings whose values are secrets.
@@ -93,10 +95,13 @@ class Struct:
 
     def _shown(self, attribute: str) -> str:
         """Returns the text of a field, without secrets: texts of messages get into logs and errors."""
-        value = getattr(self, attribute)
-        if value and (attribute in _SECRETS or (attribute == "value" and self._is_secret_setting())):
-            return "[hidden]"
-        return repr(value)
+        return HIDDEN if self.is_secret(attribute) else repr(getattr(self, attribute))
+
+    def is_secret(self, attribute: str) -> bool:
+        """Returns whether a field has a value that only its receiver may see."""
+        if not getattr(self, attribute):
+            return False
+        return attribute in _SECRETS or (attribute == "value" and self._is_secret_setting())
 
     def _is_secret_setting(self) -> bool:
         name = getattr(self, "name", None)

@@ -165,6 +165,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             connection.principal = names.principal(self._listener, certificate)
         except ValueError as error:
             connection.abort(str(error))
+        self._dispatcher.count_peer(self._listener, is_refused=connection.is_closed)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         assert self._connection is not None
@@ -399,11 +400,14 @@ class ListeningSocket:
         accepting = Acceptor(loop, sockets, make)
         if admission is not None:
             accepting.use_limits(admission)
+
+        def refused(peer: str, why: str) -> None:
+            dispatcher.count_peer(name, is_refused=True)
+            dispatcher.log.closed_for_cause(peer, why, None)
+
         if peer_names is not None:
-            side = TlsSide(
-                lambda: peer_names.server(name), lambda peer, why: dispatcher.log.closed_for_cause(peer, why, None)
-            )
-            accepting.use_tls(side)
+            dispatcher.expect_peers(name)
+            accepting.use_tls(TlsSide(lambda: peer_names.server(name), refused))
         return cls(name, accepting, open_connections, options)
 
     async def serve(self) -> None:

@@ -7,6 +7,7 @@ Kafka. PKCS12 needs the package `cryptography`, which is loaded for such a file 
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
@@ -90,6 +91,9 @@ def _content(words: _Words, store: StoreSettings) -> bytes:
     """Returns the content of a store's file. Raises ConfigError if it does not have the format that the type names."""
     assert store.location is not None, "a store is a file or text"
     try:
+        # A pipe would be waited for, and with it everything else: this runs on the event loop of a running broker.
+        if not stat.S_ISREG(os.stat(store.location).st_mode):
+            raise words.refused("is not a regular file")
         with open(store.location, "rb") as stream:
             data = stream.read(_FILE_BYTES_MAX + 1)
     except OSError as error:

@@ -204,6 +204,8 @@ def test_the_cause_of_a_rule_names_who_made_it(secured: SecuredBroker) -> None:
     [
         ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}, f"{STANDARD} is allowed"),
         ({"super_users": "User:a;bob"}, "Invalid value bob for configuration super.users"),
+        ({"principal_builder_class": "com.example.Builder"}, "it decides who a client is"),
+        ({"client_quota_callback_class": "com.example.Quotas"}, "quotas are those of AlterClientQuotas"),
     ],
 )
 def test_a_configuration_that_would_not_protect_is_refused(wrong: dict[str, str], text: str) -> None:

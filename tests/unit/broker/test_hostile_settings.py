@@ -73,6 +73,7 @@ class Watch:
         disk.write(SECRET_FILE, SECRET)
         disk.opened = self.opened
         self._time = host.time
+        self.web = host.web
         self.wired = WiredBroker(host, **SECURED)
         self._client = self.wired.connect()
         log_in(self._client)
@@ -106,6 +107,7 @@ class Watch:
     def check(self, what: str) -> None:
         self.wired.host.time.run_for(50)
         assert self.dialled == [], what
+        assert self.web.requests == [], what
         assert SECRET_FILE not in self.opened, what
         assert self.wired.closes.errors == [], what
 

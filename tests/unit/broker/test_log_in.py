@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 from tests.support.log_in import (
@@ -166,6 +167,41 @@ def test_frames_before_the_log_in_are_small() -> None:
     assert limited.core.is_closed
 
 
+def _many(count: int) -> bytes:
+    """Returns this number as a compact number, and as many empty tagged fields."""
+    return _compact(count) + b"".join(_compact(tag + 5) + b"\0" for tag in range(count))
+
+
+def _compact(number: int) -> bytes:
+    return bytes([number & 0x7F | 0x80]) + _compact(number >> 7) if number > 0x7F else bytes([number])
+
+
+@pytest.mark.parametrize("count", [65, 100_000])
+def test_frames_before_the_log_in_have_few_fields(count: int) -> None:
+    """Guard S2: 384 kB can be 100,000 tagged fields, and an array can announce two thousand million elements."""
+    wired = secured_broker()
+    versions = bytes.fromhex("0012000300000001ffff")
+    authenticate = bytes.fromhex("0024000200000001ffff")
+    named = b"\2a\x021"
+    message = _compact(len(plain()) + 1) + plain()
+    for frames in (
+        [versions + _many(count) + named + b"\0"],
+        [versions + b"\0" + named + _many(count)],
+        [handshake(), authenticate + _many(count) + message + b"\0"],
+        [handshake(), authenticate + b"\0" + message + _many(count)],
+        [handshake(), authenticate + b"\0" + b"\xff\xff\xff\xff\x0f"],
+        [bytes.fromhex("0011000100000001ffff7fff") + b"x" * 100],
+    ):
+        client = wired.connect()
+        begin_s = time.process_time()
+        client.send_raw(_sized(*frames))
+        assert client.core.is_closed
+        assert client.core.principal == "User:ANONYMOUS"
+        assert time.process_time() - begin_s < 0.05
+    assert len(wired.closes.causes) == 6
+    assert wired.closes.errors == []
+
+
 def test_a_listener_without_a_log_in_answers_illegal_sasl_state() -> None:
     client = WiredBroker().connect()
     assert client.core.gate is None
@@ -318,6 +354,7 @@ def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, r"\(PLAIN\) must be included in sasl.enabled.mechanisms"),
         ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol"),
         ({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, "scram-sha-256.sasl.jaas.config must be set"),
+        ({"sasl.server.max.receive.size": "-1"}, "Invalid value -1 for configuration sasl.server.max.receive.size"),
         ({JAAS: "secret-marker;"}, "must begin with a login module"),
         (
             {JAAS: 'com.sun.security.auth.module.JndiLoginModule required x="marker";'},

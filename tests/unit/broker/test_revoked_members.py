@@ -112,10 +112,45 @@ def test_a_member_that_waits_for_the_others_gets_no_assignment_after_its_right_e
     secured.host.time.run_for(40_000)
     ((_, answer),) = second.received()
     assert isinstance(answer, JoinGroupResponse)
+    assert (answer.error_code, answer.members) == (GROUP_REFUSED, [])
     sync = SyncGroupRequest(group_id="g", generation_id=answer.generation_id, member_id=answer.member_id)
     assert second.call(sync, 3, SyncGroupResponse).error_code == GROUP_REFUSED
     heartbeat = HeartbeatRequest(group_id="g", member_id=member[0], generation_id=member[1])
     assert first.call(heartbeat, 3, HeartbeatResponse).error_code == GROUP_REFUSED
+
+
+def test_a_member_that_waits_for_its_assignment_does_not_get_it_after_its_right_ended(secured: SecuredBroker) -> None:
+    """Guard S10: the leader of the group, another user, sends the assignment later."""
+    leader, member = secured.connect(), secured.connect_as(ALICE)
+    join = JoinGroupRequest(
+        group_id="g", session_timeout_ms=30_000, rebalance_timeout_ms=10_000, protocol_type="consumer"
+    )
+    join.protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")]
+    member_id, _ = _joined(leader)
+    member.send(join, 3)
+    secured.host.time.run_for(100)
+    join.member_id = member_id
+    leader.send(join, 3)
+    secured.host.time.run_for(100)
+    ((_, leads),), ((_, follows),) = leader.received(), member.received()
+    assert isinstance(leads, JoinGroupResponse)
+    assert isinstance(follows, JoinGroupResponse)
+    assert [leads.error_code, follows.error_code] == [0, 0]
+    assert leads.member_id == follows.leader != follows.member_id
+    sync = SyncGroupRequest(group_id="g", generation_id=follows.generation_id, member_id=follows.member_id)
+    member.send(sync, 3)
+    secured.host.time.run_for(10)
+    assert member.received() == []
+    secured.remove_rules(ALICE)
+    sync.member_id = leads.member_id
+    sync.assignments = [
+        SyncGroupRequest.SyncGroupRequestAssignment(member_id=row.member_id, assignment=b"orders-0")
+        for row in leads.members
+    ]
+    assert leader.call(sync, 3, SyncGroupResponse).assignment == b"orders-0"
+    ((_, answer),) = member.received()
+    assert isinstance(answer, SyncGroupResponse)
+    assert (answer.error_code, bytes(answer.assignment)) == (GROUP_REFUSED, b"")
 
 
 def _beat(client: WiredClient, member_id: str, epoch: int, topics: list[str] | None) -> ConsumerGroupHeartbeatResponse:

@@ -163,6 +163,7 @@ def test_at_most_5_000_answers_are_kept_because_a_change_frees_all_of_them_at_on
 
 
 def test_cached_answers_are_dropped_with_the_rules(secured: SecuredBroker) -> None:
+    """Guard S10."""
     authorizer = secured.broker.authorizer
     assert authorizer is not None
     client = secured.connect_as(ALICE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,28 @@ def test_unknown_keys_warn_and_keys_without_effect_say_so(monkeypatch: pytest.Mo
     assert "sasl.oauthbearer.assertion.private.key.passphrase=[hidden]" in text
     assert "sesame" not in text
     assert build().warnings == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("max.connections", "listener.name.plaintext.max.connections"),
+        "listener.name.plaintext.plain.connections.max.reauth.ms",
+    ],
+)
+def test_an_invalid_value_is_refused_with_its_whole_key(key: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"Invalid value x for configuration {key}: Not a number")):
+        build(**{key: "x"})
+
+
+@pytest.mark.parametrize("value", ["${file:/run/secrets:key}", "${file:key}", "a ${file:/marker:key} b"])
+def test_a_reference_to_a_config_provider_prevents_a_start(value: str) -> None:
+    """Guard S7: a password would be the text of the reference, which others can know."""
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.password refers to the config provider file") as refused:
+        build(config_providers="env, file", ssl_keystore_password=value)
+    assert value not in str(refused.value)
+    assert build(ssl_keystore_password=value).str_of("ssl.keystore.password") == value, "as in Kafka"
+    assert build(config_providers="env", ssl_keystore_password=value).str_of("ssl.keystore.password") == value
 
 
 @pytest.mark.parametrize(

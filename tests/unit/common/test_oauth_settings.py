@@ -105,7 +105,9 @@ _PROTOCOL: Final = 'only "http", "https", and "file" protocol are supported'
         ({KEY_SET: "ldap://issuer.test"}, _PROTOCOL),
         ({KEY_SET: "issuer.test/keys"}, _PROTOCOL),
         ({KEY_SET: "https:///keys"}, _MALFORMED),
-        ({KEY_SET: "https://user:pass@issuer.test/"}, _MALFORMED),
+        ({KEY_SET: "https://user:marker@issuer.test/"}, _MALFORMED),
+        ({KEY_SET: "https://user:mark/marker@issuer.test/"}, _MALFORMED),
+        ({KEY_SET: "ldap://user:marker@issuer.test/"}, _PROTOCOL),
         ({KEY_SET: "https://issuer.test:port/"}, _MALFORMED),
         ({KEY_SET: "https://[::1/"}, _MALFORMED),
         ({KEY_SET: "file://elsewhere/keys"}, _MALFORMED),
@@ -127,6 +129,7 @@ def test_a_node_does_not_start_with(changes: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         config(**changes)
     assert text in str(refused.value)
+    assert "mark" not in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import ssl
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -234,6 +237,27 @@ def test_suites_of_tls_1_2_leave_out_tls_1_3(stores: Stores) -> None:
     assert "ECDHE-ECDSA-AES128-GCM-SHA256" in [each["name"] for each in context.get_ciphers()]
 
 
+def test_renegotiation_is_refused(stores: Stores) -> None:
+    """Guard S16: under TLS 1.2 a client could make a server work for handshakes on one connection."""
+    context = NodeContexts(config(stores.settings("PEM", "broker"))).server("SSL")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        command = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{listening.getsockname()[1]}"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as client:
+            accepted, _ = listening.accept()
+            accepted.settimeout(30)
+            with context.wrap_socket(accepted, server_side=True) as link:
+                assert client.stdin is not None
+                client.stdin.write(b"R\n")
+                client.stdin.flush()
+                with contextlib.suppress(ssl.SSLError, ConnectionError):
+                    assert link.recv(1) == b""
+                told, _ = client.communicate(timeout=30)
+    assert b"RENEGOTIATING" in told
+    assert b"no renegotiation" in told
+
+
 def test_no_secret_is_in_the_text_of_an_object(stores: Stores) -> None:
     contexts = NodeContexts(config(stores.settings("JKS", "broker")))
     assert PASSWORD not in repr(contexts._by_name["SSL"].settings)
@@ -358,6 +382,17 @@ def test_an_unreadable_store_is_refused(stores: Stores) -> None:
     running.file.write_text("nothing")
     with pytest.raises(ConfigError, match="Private key not provided"):
         running.set_again()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("store", ["keystore", "truststore"])
+def test_a_store_that_is_no_file_is_refused_without_a_wait(stores: Stores, store: str, tmp_path: Path) -> None:
+    """A pipe held up the whole broker until somebody wrote into it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(ConfigError, match=rf"ssl\.{store}\.location={path}: is not a regular file"):
+            NodeContexts(config(stores.settings("PEM", "broker") | {f"ssl.{store}.location": str(path)}))
 
 
 def test_an_expired_certificate_is_warned_of(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:

@@ -164,7 +164,17 @@ class _PendingFetch:
     Its deadline ends the wait for records, but not the loading of data that has begun.
     """
 
-    __slots__ = ("_is_forged", "_items", "_message", "_plan", "_progress", "_request", "_services", "_session")
+    __slots__ = (
+        "_is_forged",
+        "_items",
+        "_message",
+        "_plan",
+        "_progress",
+        "_request",
+        "_rules_version",
+        "_services",
+        "_session",
+    )
 
     def __init__(
         self,
@@ -184,14 +194,18 @@ class _PendingFetch:
         self._items = items
         self._plan = plan
         self._progress = 0 if session is None else session.progress
+        self._rules_version = 0 if services.authorizer is None else services.authorizer.version
 
     def read(self, *, may_wait: bool = True) -> Generator[int, None, Chunks | None]:
         """Reads all partitions. Returns the response, or None if it is sent later."""
-        services = self._services
-        if services.authorizer is not None:
+        services, authorizer = self._services, self._services.authorizer
+        if authorizer is not None:
+            if self._have_rules_changed() and self._plan.replica_id >= 0:
+                self._is_forged = not may_fetch_as_replica(self._request, authorizer)
+            self._rules_version = authorizer.version
             yield from judge_items(
                 self._request,
-                services.authorizer,
+                authorizer,
                 self._session,
                 self._items,
                 is_replica=self._plan.replica_id >= 0,
@@ -223,10 +237,18 @@ class _PendingFetch:
 
     def _continue(self, outcome: FetchRound, *, may_wait: bool) -> Generator[int, None, Chunks | None]:
         """Returns the response once the partitions are loaded, or None if the fetch has to wait."""
+        if self._have_rules_changed():
+            chunks = yield from self.read(may_wait=may_wait)
+            return chunks
         if self._is_delayed(outcome, may_wait):
             return None
         chunks = yield from _answer(self._request, self._message, self._services, self._session, self._plan, outcome)
         return chunks
+
+    def _have_rules_changed(self) -> bool:
+        """Returns whether a right can have ended since the partitions were judged."""
+        authorizer = self._services.authorizer
+        return authorizer is not None and authorizer.version != self._rules_version
 
     def _is_delayed(self, outcome: FetchRound, may_wait: bool) -> bool:
         """Returns whether the fetch has to wait, for the disk or for more records; if so, the wait has begun."""

@@ -8,8 +8,9 @@ KIP-345 (static members, 5+), KIP-559 (protocol type, 7+), KIP-800 (reason, 8+),
 from __future__ import annotations
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.late_responses import judged_reply
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 
 
 def handle(context: RequestContext, request: JoinGroupRequest, services: Services) -> None:
-    services.groups.join_group(context, request, context.reply)
+    services.groups.join_group(context, request, judged_reply(context, request, "join_group", services))

@@ -7,8 +7,9 @@ The response is sent when the assignment is committed. KIP-345 (static members, 
 from __future__ import annotations
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.late_responses import judged_reply
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
 
 def handle(context: RequestContext, request: SyncGroupRequest, services: Services) -> None:
-    services.groups.sync_group(context, request, context.reply)
+    services.groups.sync_group(context, request, judged_reply(context, request, "sync_group", services))

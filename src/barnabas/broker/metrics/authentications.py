@@ -1,4 +1,4 @@
-"""Authentications on listeners with SASL, by listener, under the names of Kafka's socket-server-metrics."""
+"""Authentications on listeners with SASL or TLS, by listener, under the names of Kafka's socket-server-metrics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _PREFIX: Final = "kafka_server_socket_server_metrics_"
 #: (metric, attribute of ListenerCounts, help)
 _METERS: Final = (
-    ("successful_authentication", "successes", "Connections that logged in"),
-    ("failed_authentication", "failures", "Connections whose login failed"),
+    ("successful_authentication", "successes", "Connections that logged in, or completed TLS without a log-in"),
+    ("failed_authentication", "failures", "Connections whose log-in or TLS handshake failed"),
     ("successful_reauthentication", "renewals", "Sessions that were renewed"),
     ("failed_reauthentication", "renewal_failures", "Sessions whose renewal failed"),
 )
@@ -33,7 +33,7 @@ def collect(broker: Broker) -> Iterator[Family]:
     yield _family(
         "successful_authentication_no_reauth_total",
         COUNTER,
-        "Connections that logged in and cannot renew their session",
+        "Authenticated connections that cannot renew their session",
         [(listener, each.unrenewed) for listener, each in counts],
     )
     yield _family(

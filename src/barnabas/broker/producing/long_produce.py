@@ -100,7 +100,9 @@ class _Appends:
         request = self._request
         part = next(self._parts, None)
         if part is not None:
-            ProduceWrites(request, self._services, self._transactional_id, self._acks, part, self._append_next).begin()
+            ProduceWrites(
+                request, self._services, self._transactional_id, self._acks, part, self._append_next, has_waited=True
+            ).begin()
             return
         request.connection.end_exclusive()
         request.reply_with(self._answer)

@@ -1,13 +1,15 @@
 """The rights of a Produce request: its transactional id, and WRITE on each of its topics.
 
-Refused batches get their result before anything is appended; the others proceed.
+Refused batches get their result before anything is appended; the others proceed. Batches that have waited since then,
+for a coordinator or a thread, are judged again before they are appended: the right may have ended, and a topic may have
+become known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from barnabas.broker.producing.partition_append import TopicAppends, name_of, refuse_all
+from barnabas.broker.producing.partition_append import UNDECIDED, TopicAppends, name_of, refuse_all
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import InFlight
 from barnabas.common.errors import ErrorCode
@@ -22,10 +24,13 @@ _TOPICS_PER_STEP = 50
 def refuse_unauthorized(
     request: InFlight, services: Services, transactional_id: str | None, topics: TopicAppends
 ) -> Generator[int, None, None]:
-    """Refuses the batches that the client may not write. Does nothing without an authorizer."""
+    """Refuses the batches that have no result yet and that the client may not write. Does nothing without an
+    authorizer.
+    """
     authorizer = services.authorizer
     if authorizer is None:
         return
+    topics = [(topic, [each for each in appends if each.result is UNDECIDED]) for topic, appends in topics]
     # The right on the transactional id counts where records claim to be part of a transaction.
     if _has_transactional(topics) and (
         transactional_id is None
@@ -34,7 +39,7 @@ def refuse_unauthorized(
         refuse_all(topics, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
     for place, (topic, appends) in enumerate(topics):
-        name = name_of(services.replicas, topic)
+        name = name_of(services.replicas, topic) if appends else ""
         if name and not authorizer.allows(
             request, AclOperation.WRITE, AclResource.TOPIC, name, references=len(appends)
         ):

@@ -6,7 +6,7 @@
 
 While batches are validated, no other request of this connection is served: a producer's batches keep their order.
 Other connections can append in between, because a batch gets its offsets when it is appended. At that point all checks
-but those of the records themselves are repeated: leadership, settings, transaction, sequence.
+but those of the records themselves are repeated: rights, leadership, settings, transaction, sequence.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.broker.producing.partition_append import NO_DATA, UNDECIDED, PartitionAppend, TopicAppends, name_of
+from barnabas.broker.producing.produce_rights import refuse_unauthorized
 from barnabas.broker.producing.transactional_produce import verify
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.portions import whole
 from barnabas.common.types import ADMIN_CLIENT_ID, EVENTS_TOPIC, INTERNAL_TOPICS
 from barnabas.records.deferred import DeferredValidation
 from barnabas.replication.replica_manager import Appended
@@ -32,7 +34,7 @@ _UNKNOWN_ID = Appended(ErrorCode.UNKNOWN_TOPIC_ID)
 class ProduceWrites:
     """The appends of one request, or of one part of a long request."""
 
-    __slots__ = ("_acks", "_answer", "_request", "_services", "_topics", "_transactional_id")
+    __slots__ = ("_acks", "_answer", "_has_waited", "_request", "_services", "_topics", "_transactional_id")
 
     def __init__(
         self,
@@ -42,10 +44,13 @@ class ProduceWrites:
         acks: int,
         topics: TopicAppends,
         answer: Callable[[], Chunks | None],
+        *,
+        has_waited: bool = False,
     ) -> None:
         """Creates the writes of one request. `answer` is called when all batches have results; it returns the response,
-        or None if that is sent later.
+        or None if that is sent later. `has_waited` is set if the rights were judged in an earlier turn.
         """
+        self._has_waited = has_waited
         self._request = request
         self._services = services
         self._transactional_id = transactional_id
@@ -57,12 +62,17 @@ class ProduceWrites:
         """Appends the batches and returns the response; None if it is sent later. The views need to be valid only
         during this call."""
         if self._transactional_id is not None:
-            return verify(self._request, self._services, self._transactional_id, self._topics, self._append)
-        return self._append()
+            chunks = verify(self._request, self._services, self._transactional_id, self._topics, self._append)
+        else:
+            chunks = self._append()
+        self._has_waited = True
+        return chunks
 
     def _append(self) -> Chunks | None:
         """Appends the batches that have no result yet. Returns the response; None if it follows later."""
         services, acks = self._services, self._acks
+        if self._has_waited:
+            whole(refuse_unauthorized(self._request, services, self._transactional_id, self._topics))
         replicas = services.replicas
         wall_ms = services.host.clock.wall_ms()
         transactional = self._transactional_id is not None

@@ -6,7 +6,9 @@ from collections.abc import Generator
 from typing import Final
 
 from barnabas.broker.peers.partition_verification import Codes, Verification
+from barnabas.broker.requests.authorization import AuthorizationResult
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.request_rights import authorized
 from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -18,7 +20,8 @@ from barnabas.storage.marker_guard import MarkerGuard, has_ongoing
 _LOADING_SINCE: Final = 2
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
-
+#: The name of the handler, for its authorization check.
+_HANDLER: Final = "txn_offset_commit"
 
 #: The number of rows built per step.
 _ROWS_PER_STEP: Final = 200
@@ -58,10 +61,21 @@ def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: S
         code = codes[partition]
         if code is ErrorCode.NONE and not adds and not guard.holds:
             code = ErrorCode.INVALID_TXN_STATE
-        if code is ErrorCode.NONE:
+        if code is not ErrorCode.NONE:
+            refuse(_refusal(code, context.api_version))
+        elif services.authorizer is None:
             services.groups.commit_offsets_in_transaction(context, request, reply)
         else:
-            refuse(_refusal(code, context.api_version))
+            # The client's right may have ended while the coordinator was asked.
+            services.steps.begin(authorized(context, _HANDLER, request, services), judged, owner())
+
+    def judged(outcome: AuthorizationResult) -> None:
+        if outcome.response is not None:
+            context.reply(outcome.response)
+            return
+        amend = outcome.amend or (lambda response: response)
+        assert isinstance(outcome.request, TxnOffsetCommitRequest)
+        services.groups.commit_offsets_in_transaction(context, outcome.request, lambda found: reply(amend(found)))
 
     services.verifier.verify(Verification(request.transactional_id, producer, [partition], adds), answered)
 

@@ -97,6 +97,20 @@ class Dispatcher:
             made.frames.limit_frames(self._log_in.receive_bytes_max)
         return made
 
+    def expect_peers(self, listener: str) -> None:
+        """Begins to count the peers that the host authenticates or refuses."""
+        self.services.log_in_counts.of(listener, self.services.host.clock)
+
+    def count_peer(self, listener: str, *, is_refused: bool) -> None:
+        """Counts a peer that the host has authenticated, or refused, before the first byte of a request. If a log-in
+        follows, that is what counts as the authentication of a peer that was not refused.
+        """
+        counts = self.services.log_in_counts.of(listener, self.services.host.clock)
+        if is_refused:
+            counts.count_failure(is_renewal=False)
+        elif self._log_in is None:
+            counts.count_success(renews=False)
+
     def admit_log_in(self, connection: Connection) -> bool:
         return self.services.log_in_turns.admit(connection)
 
@@ -202,7 +216,7 @@ class Dispatcher:
                 return self._answer(request, outcome.response)
             message, request.amend = outcome.request, outcome.amend
         if inner_requests.is_long(handler, message, self.services):
-            self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services))
+            self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services, offer))
             return None
         return self._handle(request, handler, message)
 
@@ -265,7 +279,7 @@ class Dispatcher:
                 return
             message, request.amend = outcome.request, outcome.amend
         if inner_requests.is_long(handler, message, self.services):
-            yield from inner_requests.in_pieces(request, handler, message, self.services)
+            yield from inner_requests.in_pieces(request, handler, message, self.services, offer)
         else:
             assert handler.handle is not None, "frames of a raw handler are not dispatched"
             response = handler.handle(request, message, self.services)

@@ -17,6 +17,7 @@ from barnabas.common import continuations
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import FaultHandler
+from barnabas.common.portions import whole
 from barnabas.protocol.api import Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import response_class
@@ -38,6 +39,7 @@ class InnerRequest:
         "_answered",
         "_caller",
         "_faults",
+        "_is_authorized",
         "_message",
         "amend",
         "api_key",
@@ -79,6 +81,7 @@ class InnerRequest:
         self._caller = continuations.owner()
         self._message: Message | None = None
         self._faults: FaultHandler | None = None
+        self._is_authorized = False
         #: A function that completes the handler's response with the rows that the authorizer refused.
         self.amend: Callable[[Any], Any] | None = None
 
@@ -115,7 +118,7 @@ class InnerRequest:
         """Authorizes the request as work in steps, and answers it if all of it is refused. Returns the request to
         serve.
         """
-        self._message, self._faults = message, services.host.faults
+        self._message, self._faults, self._is_authorized = message, services.host.faults, True
         outcome = yield from authorized(self, offer.name, message, services)
         if outcome.response is not None:
             self.reply(outcome.response)
@@ -127,7 +130,8 @@ class InnerRequest:
         handler = load(offer.name)
         if is_long(handler, message, services):
             self._message, self._faults = message, services.host.faults
-            serve_in_pieces(self, handler, message, services)
+            work = in_pieces(self, handler, message, services, offer if self._is_authorized else None)
+            services.steps.start(work, lambda _: None, self)
         else:
             self.serve_with(handler, message, services)
 
@@ -177,14 +181,15 @@ def is_long(handler: Handler, message: Message, services: Services) -> bool:
     return shape is not None and pieces.is_long(message, shape, services.config.int_of("num.partitions"))
 
 
-def serve_in_pieces(outer: _Outer, handler: Handler, message: Message, services: Services) -> None:
-    """Serves a request of many rows a few at a time (`pieces.py`)."""
-    services.steps.start(in_pieces(outer, handler, message, services), lambda _: None, outer)
-
-
-def in_pieces(outer: _Outer, handler: Handler, message: Message, services: Services) -> Generator[int, None, None]:
-    """Serves a request in pieces, as work for `Steps`. The work ends when all pieces have been passed to the handler;
-    `outer` is answered when all of them are."""
+def in_pieces(
+    outer: _Outer, handler: Handler, message: Message, services: Services, authorized_by: Offer | None
+) -> Generator[int, None, None]:
+    """Returns the work for `Steps` that serves a request of many rows a few at a time (`pieces.py`). It ends when all
+    pieces have been passed to the handler; `outer` is answered when all of them are. If the request was authorized, in
+    this turn, as one of `authorized_by`, the pieces that are left when a rule changes are authorized again.
+    """
+    authorizer = services.authorizer
+    version = 0 if authorizer is None else authorizer.version
 
     def handle(piece: Message, answered: Callable[[Message], None]) -> None:
         inner = InnerRequest(
@@ -198,8 +203,22 @@ def in_pieces(outer: _Outer, handler: Handler, message: Message, services: Servi
             answered,
         )
         inner.token_authenticated, inner.is_forwarded = outer.token_authenticated, outer.is_forwarded
-        inner.serve_with(handler, piece, services)
+        allowed: Message | None = piece
+        if authorized_by is not None and authorizer is not None and authorizer.version != version:
+            allowed = whole(inner.authorize(authorized_by, piece, services))
+        if allowed is not None:
+            inner.serve_with(handler, allowed, services)
 
+    return _passed_on(outer, handler, message, services, handle)
+
+
+def _passed_on(
+    outer: _Outer,
+    handler: Handler,
+    message: Message,
+    services: Services,
+    handle: Callable[[Message, Callable[[Message], None]], None],
+) -> Generator[int, None, None]:
     assert handler.pieces is not None, "only long requests are split"
     answers = yield from pieces.serve(message, handler.pieces, services.config.int_of("num.partitions"), handle)
     answers.when_complete(lambda: services.steps.start(answers.joined(), outer.reply, outer))

@@ -79,7 +79,7 @@ class ListenerCounts:
 
 
 class LogInCounts:
-    """The counts of all listeners with a log-in."""
+    """The counts of all listeners whose peers are authenticated."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, ListenerCounts] = {}
