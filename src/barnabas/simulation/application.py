@@ -239,7 +239,7 @@ class Simulation:
             self.escaped(error)
         except asyncio.CancelledError as error:
             if client.name not in self._programs:
-                raise  # It is stopped.
+                raise  # The scenario stops it.
             # A library can pass on the cancellation of one of its own tasks.
             self._fail(client, error)
         except Exception as error:
