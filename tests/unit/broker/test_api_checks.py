@@ -14,7 +14,8 @@ from barnabas.broker.requests.authorization import Open
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_APIS
-from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.messages.index import request_class, response_class
+from barnabas.protocol.messages.produce import ProduceRequest
 
 #: APIs that everybody may use, because their responses leave out what the client may not see.
 FILTERED = {"list_groups", "list_transactions"}
@@ -56,6 +57,18 @@ def test_only_versions_log_in_and_the_cluster_ask_nothing() -> None:
         *("renew_delegation_token", "expire_delegation_token"),
     }
     assert not isinstance(check_of("describe_cluster", on_controller=True), Open)
+
+
+@pytest.mark.parametrize(("listener", "key", "version"), CASES)
+def test_a_refused_request_without_rows_is_answered(
+    secured: SecuredBroker, listener: str, key: int, version: int
+) -> None:
+    """A response whose errors are in its rows had none, and the broker closed the connection with a traceback."""
+    request = request_class(key)()
+    if isinstance(request, ProduceRequest):
+        request.acks = 1
+    secured.connect_as(ALICE, listener=listener).call(request, version, response_class(key))
+    assert (secured.closes.errors, secured.closes.failures) == ([], [])
 
 
 @pytest.mark.parametrize(("listener", "key", "version"), CASES)

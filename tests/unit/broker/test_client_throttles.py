@@ -6,6 +6,7 @@ import re
 
 import pytest
 from tests.support.metrics import scraped
+from tests.support.secured import ALICE, SecuredBroker
 from tests.support.wired import WiredBroker, WiredClient
 
 from barnabas.broker.producing.produce_shortcut import ProduceShortcut
@@ -15,11 +16,14 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.host import EPOCH_WALL_MS
 
 TOPIC = "orders"
 QUOTA = 10_000
+BROKER = "User:broker"
+METADATA_TOPIC_ID = bytes(15) + b"\1"
 BATCH = bytes(encode_batch([Record(0, EPOCH_WALL_MS, None, bytes(1_000), [])]))
 
 
@@ -257,6 +261,54 @@ def test_requests_read_in_steps_and_older_versions_get_no_throttle_time_without_
     client = WiredClient(wired, "app")
     client.call(MetadataRequest(topics=[]), 0, MetadataResponse)
     assert not client.link.reading
+
+
+def test_the_later_turns_of_a_long_request_count(wired: WiredBroker) -> None:
+    """Guard S19: only the first turn counted, so long requests took any CPU time."""
+    set_quota(wired, "request_percentage", 1e9)
+    wired.host.request_cpu_ns = 1_000_000
+    client = WiredClient(wired, "app")
+    throttles = wired.broker.services.throttles
+    assert throttles is not None
+
+    def used(count: int) -> float:
+        """Returns the CPU time that a request for so many topics adds to the rate of its client."""
+
+        def rate() -> float:
+            shared = throttles.request.shared.values()
+            return sum(each.rate.per_second(wired.host.clock.now_ms()) for each in shared)
+
+        topics = [MetadataRequest.MetadataRequestTopic(name=f"topic-{n}") for n in range(count)]
+        before = rate()
+        client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9, MetadataResponse)
+        return rate() - before
+
+    short, long = used(1), used(20_000)
+    assert short > 0
+    assert long > 10 * short
+
+
+def test_requests_of_nodes_are_exempt_and_those_that_a_client_may_not_send_are_not() -> None:
+    """Guard S19: clients could send requests of nodes without end, and the metadata log's followers paused."""
+    secured = SecuredBroker()
+    entity = [AlterClientQuotasRequest.EntityData(entity_type="user", entity_name=None)]
+    op = AlterClientQuotasRequest.OpData(key="request_percentage", value=1.0, remove=False)
+    entry = AlterClientQuotasRequest.EntryData(entity=entity, ops=[op])
+    answer = secured.connect().call(AlterClientQuotasRequest(entries=[entry]), 1, AlterClientQuotasResponse)
+    assert [row.error_code for row in answer.entries] == [0]
+    secured.host.request_cpu_ns = 1_000_000_000
+    markers = WriteTxnMarkersRequest(markers=[])
+    partition = FetchRequest.FetchPartition(partition=0, current_leader_epoch=1, last_fetched_epoch=1)
+    topic = FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    log = FetchRequest(max_wait_ms=0, replica_state=FetchRequest.ReplicaState(replica_id=9), topics=[topic])
+    for principal, is_served in ((BROKER, True), (ALICE, False)):
+        client = secured.connect_as(principal)
+        client.call(markers, 1, WriteTxnMarkersResponse)
+        assert client.link.reading == is_served, "WriteTxnMarkers"
+        node = secured.connect_as(principal, listener="CONTROLLER")
+        fetched = node.call(log, 17, FetchResponse, within_ms=60_000)
+        assert (fetched.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED) != is_served
+        assert node.link.reading == is_served, "Fetch of the metadata log"
 
 
 def test_a_muted_connection_that_closes_leaves_nothing_behind(wired: WiredBroker) -> None:

@@ -13,6 +13,7 @@ from tests.support.secured import ADMIN, ALICE, SecuredBroker
 from tests.support.wired import WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, topic_id
 
+from barnabas.broker.audit_log import DENIED_MAX
 from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.requests.forwarding import encode_principal, packed_address
 from barnabas.common.errors import ErrorCode
@@ -496,3 +497,29 @@ def test_audit_log_has_kafkas_lines_and_one_per_second(
         "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=*, patternType=LITERAL, principal=User:*, "
         "host=*, operation=WRITE, permissionType=DENY)) (49 more in the last 1 s)",
     )
+
+
+def test_audit_log_is_bounded_whatever_names_a_client_requests(
+    secured: SecuredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each name had its own line in each second, and a client chooses the names."""
+    caplog.set_level(logging.INFO, "kafka.authorizer.logger")
+    authorizer = secured.broker.authorizer
+    assert authorizer is not None
+    for n in range(5_000):
+        assert not authorizer.allows(_Alice(), WRITE, TOPIC, f"name-{n}")
+    assert len(caplog.records) == DENIED_MAX + 1
+    assert caplog.records[-1].message == "Principal = User:alice is Denied so often that this second has no more lines"
+    caplog.clear()
+
+    class Bob(_Alice):
+        principal = "User:bob"
+
+    authorizer.allows(Bob(), WRITE, TOPIC, "name-1")
+    (line,) = caplog.records
+    assert line.message.startswith("Principal = User:bob is Denied operation = WRITE"), "others are still logged"
+    caplog.clear()
+    secured.host.time.run_for(1_000)
+    authorizer.allows(_Alice(), WRITE, TOPIC, "name-1")
+    (line,) = caplog.records
+    assert line.message.endswith(f" ({5_000 - DENIED_MAX} lines about User:alice were left out before)")

@@ -6,6 +6,7 @@ Any other partition is refused with INVALID_REQUEST: data is fetched from broker
 from __future__ import annotations
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.in_flight import InFlight
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -16,6 +17,8 @@ _TOP_LEVEL_ERROR_SINCE = 7
 def handle(context: RequestContext, request: FetchRequest, services: Services) -> FetchResponse | None:
     authorizer = services.authorizer
     if authorizer is not None and not authorizer.allows(context, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
+        if isinstance(context, InFlight):
+            context.refused()
         return _refused(request, context.api_version)
     services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)
     return None

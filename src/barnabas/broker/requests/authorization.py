@@ -56,9 +56,13 @@ class AuthorizationContext(NamedTuple):
         return self.authorizer.allows(self.requester, operation, resource, name, log_denied=log_denied)
 
     def refusal(self, request: Message, code: ErrorCode) -> Message:
-        """Returns the response that has this error for everything in the request."""
+        """Returns the response that has this error for everything in the request; an empty one, as in Kafka, if only
+        rows have errors and the request has none.
+        """
         found = error_response(request, self.version, code, TEXTS[code])
-        assert found is not None, f"{request.NAME} has no response for an error"
+        if found is None:
+            assert request.API_KEY is not None, f"{request.NAME} is not a request"
+            found = response_class(request.API_KEY)()
         return shaped(request, found, self.version)
 
 

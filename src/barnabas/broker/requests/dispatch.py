@@ -46,6 +46,8 @@ from barnabas.protocol.sasl_gate import Gate
 
 #: The maximum time for which one connection is served before the others get their turn.
 _TURN_MS: Final = 10
+#: The handler of Fetch on the listeners of controllers, which only nodes may use.
+_FETCH_OF_NODES: Final = "fetch_metadata"
 
 
 class Dispatcher:
@@ -177,15 +179,19 @@ class Dispatcher:
     def _call_throttled(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
         """Serves a request while the cluster has quotas."""
         throttles, connection = self.services.throttles, request.connection
-        if throttles is None or request.api_key in CLUSTER_APIS:
-            return self._call(request, offer, frame, position)
+        assert throttles is not None, "the cluster has quotas"
         request.throttle = throttle = RequestThrottle(
-            throttles, connection, connection.principal, request.client_id, self.services.host
+            throttles,
+            connection,
+            connection.principal,
+            request.client_id,
+            self.services.host,
+            is_exempt=request.api_key in CLUSTER_APIS or offer.name == _FETCH_OF_NODES,
         )
         try:
             return self._call(request, offer, frame, position)
         finally:
-            throttle.left()
+            throttle.leave()
 
     def _call(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
         handler = self._handlers.get(request.api_key)
@@ -213,6 +219,7 @@ class Dispatcher:
         if self.services.authorizer is not None:
             outcome = whole(authorized(request, offer.name, message, self.services))
             if outcome.response is not None:
+                request.refused()
                 return self._answer(request, outcome.response)
             message, request.amend = outcome.request, outcome.amend
         if inner_requests.is_long(handler, message, self.services):
@@ -275,6 +282,7 @@ class Dispatcher:
         if self.services.authorizer is not None:
             outcome = yield from authorized(request, offer.name, message, self.services)
             if outcome.response is not None:
+                request.refused()
                 yield from request.replied_in_steps(outcome.response)
                 return
             message, request.amend = outcome.request, outcome.amend

@@ -202,6 +202,12 @@ class InFlight:
         self.message = None
         self.amend = None
 
+    def refused(self) -> None:
+        """Ends the exemption from quotas, because the client may not send this request: it is no node of the
+        cluster."""
+        if self.throttle is not None:
+            self.throttle.is_exempt = False
+
     def amended(self, response: Message) -> Message:
         """Returns the handler's response, completed with the rows that the authorizer refused, and without what the
         client may not see.

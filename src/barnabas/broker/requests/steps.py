@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from barnabas.common import effort
 from barnabas.common.continuations import Named, Owner, run
@@ -35,6 +35,22 @@ Work = Generator[int, None, Any]
 
 def _always() -> bool:
     return True
+
+
+class Meter(Protocol):
+    """Measures the CPU time of the request that owns a job (`throttling.request_throttle.RequestThrottle`)."""
+
+    def enter(self) -> bool:
+        """Begins to measure. Returns False if nothing is to be measured, or if it is measured already."""
+
+    def leave(self) -> None:
+        """Ends the measurement."""
+
+
+def _meter_of(owner: Owner | None) -> Meter | None:
+    """Returns the meter of a request of a client with quotas."""
+    found: Meter | None = getattr(owner, "throttle", None)
+    return found
 
 
 class _Job:
@@ -112,11 +128,20 @@ class Steps:
         """Starts work like `start`, but does its first slice in this turn, unless the turn has begun much other work:
         `done` can be called before this returns.
         """
-        found = self._begun(work) if self._begun_units < _BEGUN_UNITS else None
-        if found is None:
+        if self._begun_units >= _BEGUN_UNITS:
             self.start(work, done, owner)
-        else:
-            done(found[0])
+            return
+        meter = _meter_of(owner)
+        is_measured = meter is not None and meter.enter()
+        try:
+            found = self._begun(work)
+            if found is None:
+                self.start(work, done, owner)
+            else:
+                done(found[0])
+        finally:
+            if meter is not None and is_measured:
+                meter.leave()
 
     def _begun(self, work: Work) -> tuple[Any] | None:
         units = self._units
@@ -186,7 +211,16 @@ class Steps:
             work.close()
             return False
         self.slices += 1
-        found = self.first_slice(work)
+        meter = _meter_of(job.owner)
+        if meter is None or not meter.enter():
+            return self._has_more(job)
+        try:
+            return self._has_more(job)
+        finally:
+            meter.leave()
+
+    def _has_more(self, job: _Job) -> bool:
+        found = self.first_slice(job.work)
         if found is None:
             return True
         job.done(found[0])

@@ -11,7 +11,7 @@ from barnabas.broker.throttling.muting import Mutable, mute
 from barnabas.common.host import Host
 from barnabas.protocol.message import Message
 
-#: Requests between nodes of the cluster, which are never throttled.
+#: Requests between nodes of the cluster, which are not throttled unless the sender may not send them.
 CLUSTER_APIS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 
 M = TypeVar("M", bound=Message)
@@ -31,16 +31,20 @@ class RequestThrottle:
         principal: str,
         client_id: str | None,
         host: Host,
+        *,
+        is_exempt: bool = False,
     ) -> None:
         self._throttles = throttles
         self._connection = connection
         self._client = Client.of(principal, client_id)
         self._host = host
         self._cpu_ns: Callable[[], int] | None = host.cpu_ns if throttles.measures_cpu else None
-        self._begin_ns = 0 if self._cpu_ns is None else self._cpu_ns()
+        #: The CPU time at the last reading; None while other work runs.
+        self._begin_ns: int | None = None
         self._time_ms = 0
-        #: Whether the request comes from a follower.
-        self.is_exempt = False
+        #: Whether the request belongs to the cluster's own traffic, such as that of a follower.
+        self.is_exempt = is_exempt
+        self.enter()
 
     def produced(self, size_bytes: int) -> None:
         if self._throttles.produce:
@@ -80,18 +84,27 @@ class RequestThrottle:
         setattr(changed, _FIELD, time_ms)
         return changed
 
-    def left(self) -> None:
-        """Records the CPU time of a handler that has returned."""
+    def enter(self) -> bool:
+        """Begins to measure CPU time, because the request is served now. Returns False if there is no quota of it, or
+        if it is measured already.
+        """
+        if self._cpu_ns is None or self._begin_ns is not None:
+            return False
+        self._begin_ns = self._cpu_ns()
+        return True
+
+    def leave(self) -> None:
+        """Records the CPU time since `enter`, because other work follows."""
         self._throttle(self._charge())
-        self._cpu_ns = None
+        self._begin_ns = None
 
     def _charge(self) -> int:
-        """Records the CPU time since the request began, or since the last call. Returns the throttle time."""
-        cpu_ns = self._cpu_ns
-        if cpu_ns is None or self.is_exempt:
+        """Records the CPU time since `enter`, or since the last call. Returns the throttle time."""
+        cpu_ns, begin_ns = self._cpu_ns, self._begin_ns
+        if cpu_ns is None or begin_ns is None or self.is_exempt:
             return 0
-        now_ns = cpu_ns()
-        used_ns, self._begin_ns = now_ns - self._begin_ns, now_ns
+        now_ns = self._begin_ns = cpu_ns()
+        used_ns = now_ns - begin_ns
         return self._throttles.used_cpu(self._client, used_ns)
 
     def _throttle(self, time_ms: int) -> None:
