@@ -88,6 +88,8 @@ class Broker:
         #: Whether clients are served.
         self._is_let_in = False
         self._dispatchers: list[Dispatcher] = []
+        #: The log-ins of each listener that has one.
+        self._log_ins: dict[str, list[ListenerLogIn]] = {}
         #: The limits of connections, by listener.
         self.connection_limits = make_connection_limits(config)
         self.metadata = MetadataStore()
@@ -254,6 +256,8 @@ class Broker:
     def remove_listener(self, listener: str) -> None:
         """Removes a listener whose connections are closed."""
         self.connection_limits.pop(listener).remove(listener)
+        for log_in in self._log_ins.pop(listener, ()):
+            log_in.close()
 
     def dispatcher(self, listener: str) -> Dispatcher:
         """Returns the dispatcher of one listener. It serves all APIs that this listener offers once the broker is open
@@ -279,7 +283,7 @@ class Broker:
         if not has_log_in(self.config.security_protocol_of(listener)):
             return None
         services = self.services
-        return ListenerLogIn(
+        made = ListenerLogIn(
             self.host,
             self.config,
             listener,
@@ -289,6 +293,8 @@ class Broker:
             services.log_in_counts,
             services.request_counts.of,
         )
+        self._log_ins.setdefault(listener, []).append(made)
+        return made
 
     @cached_property
     def _token_users(self) -> TokenUsers:

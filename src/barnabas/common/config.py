@@ -56,6 +56,7 @@ class BrokerConfig(Settings):
         _check(self)
         if is_served:
             _check_log_in(self)
+            self.warnings += log_in_settings.unused_entries(self)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -362,6 +363,11 @@ def _check_controller_listeners(config: BrokerConfig) -> None:
 
 
 def _check_broker_listeners(config: BrokerConfig) -> None:
+    if {"inter.broker.listener.name", "security.inter.broker.protocol"} <= config.originals.keys():
+        raise ConfigError(
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set: the listener has "
+            f"a security protocol already ({config.security_protocol_of(config.inter_broker_listener)})"
+        )
     names = config.controller_listener_names
     present = {listener.name for listener in config.listeners}
     inter_broker = config.inter_broker_listener

@@ -89,6 +89,19 @@ def jaas_entry(config: ListenerSettings, listener: str, mechanism: str) -> JaasE
     return entry
 
 
+def unused_entries(config: ListenerSettings) -> list[str]:
+    """Returns a warning for each JAAS entry in the properties file without the prefix of a listener and a mechanism. As in
+    Kafka, it has no effect.
+    """
+    mechanisms = {f".{each.lower()}.{_JAAS}" for each in SERVED}
+    return [
+        f"{name} has no effect: it needs the prefix {LISTENER_PREFIX}LISTENER.MECHANISM., in lower case"
+        for name in config.originals
+        if name.endswith(_JAAS)
+        and not (name.startswith(LISTENER_PREFIX) and any(name.endswith(suffix) for suffix in mechanisms))
+    ]
+
+
 def credentials_of(config: ListenerSettings, listener: str, mechanism: str) -> tuple[str, str]:
     """Returns the user name and password by which this node logs in on a listener of other nodes. Raises
     ConfigError."""

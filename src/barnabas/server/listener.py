@@ -43,7 +43,8 @@ _SWEEPS_PER_IDLE_TIME = 8
 BACKLOG = 1024
 #: With fewer free file descriptors than this, a warning is logged.
 _DESCRIPTORS_LEFT_MIN = 8
-_NUMBER = re.compile(r"[0-9]+")
+#: The parts of a cause that differ between frames of one peer: numbers, and texts in quotes that the peer chose.
+_VARIABLE = re.compile(r"""['"].*['"]|[0-9]+""", re.DOTALL)
 _GIVES_WAY: Final = "there are more than max.connections, and this one was idle for longest"
 
 
@@ -309,12 +310,12 @@ class ListenerLog:
         self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
-        # Numbers and the port differ between frames of the same peer, so they are not part of the cause's name.
-        kind = (peer.partition(":")[0], _NUMBER.sub("#", cause))
+        # The name of a cause has neither the port nor the parts that differ between frames of the same peer.
+        kind = (peer.partition(":")[0], _VARIABLE.sub("#", cause))
         self._reports.report(kind, f"closing the connection of {peer}: {cause}", error)
 
     def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
-        kind = (peer.partition(":")[0], _NUMBER.sub("#", what))
+        kind = (peer.partition(":")[0], _VARIABLE.sub("#", what))
         self._reports.report(kind, f"request of {peer}: {what}", error)
 
     def rejected(self, address: str, count: int) -> None:

@@ -388,6 +388,15 @@ def test_a_listener_with_plain_needs_users() -> None:
         BrokerConfig.from_properties(properties)
 
 
+@pytest.mark.parametrize("key", ["sasl.jaas.config", "listener.name.plaintext.sasl.jaas.config"])
+def test_an_entry_that_nothing_reads_is_warned_of(key: str) -> None:
+    """A file with such an entry started without a word, and nobody had its users."""
+    config = BrokerConfig.from_properties({**PROPERTIES, **SECURED, key: 'PlainLoginModule required user_a="sesame";'})
+    (warning,) = config.warnings
+    assert warning.startswith(f"{key} has no effect: it needs the prefix listener.name.LISTENER.MECHANISM.")
+    assert BrokerConfig.from_properties({**PROPERTIES, **SECURED}).warnings == []
+
+
 def _waiting_fetch(wired: WiredBroker, client: WiredClient) -> None:
     """Sends a fetch that waits at the end of a log for a minute."""
     client.send(fetch_request(wired, 0, 12, max_wait_ms=60_000), 12)

@@ -233,6 +233,28 @@ def test_a_listener_that_offers_tokens_no_more_fetches_no_more() -> None:
     assert call_handshake(client, "OAUTHBEARER").error_code == 33
 
 
+def test_a_listener_that_was_removed_fetches_no_more() -> None:
+    """The log-in lived on, with its key set, and one more each time that the listener was added again."""
+    listener = Listener(
+        **{
+            "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093,EXTRA://localhost:9094",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT,EXTRA:SASL_PLAINTEXT",
+            "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.extra.sasl.enabled.mechanisms": "OAUTHBEARER",
+        }
+    )
+    broker = listener.wired.broker
+    broker.dispatcher("EXTRA")
+    listener.run_for(1_000)
+    before = listener.fetches
+    assert before == 1
+    broker.remove_listener("EXTRA")
+    assert not broker.config.update_dynamic({"listener.name.extra.sasl.enabled.mechanisms": "SCRAM-SHA-256"}, {})
+    assert not broker.config.update_dynamic({}, {})
+    listener.run_for(3 * 3_600_000)
+    assert listener.fetches == before
+
+
 def test_an_unknown_key_does_not_hasten_the_fetches_of_a_set_that_is_gone() -> None:
     listener = Listener()
     listener.run_for(LOOK_UP_INTERVAL_MS)

@@ -217,6 +217,10 @@ def test_trying_a_change_changes_nothing() -> None:
         ({"controller_quorum_voters": "2@127.0.0.1:9093"}, "node.id=1 must be among controller.quorum.voters"),
         ({"controller_quorum_voters": "1-127.0.0.1"}, "a voter must have the form id@host:port"),
         ({"controller_quorum_voters": None}, "either controller.quorum.bootstrap.servers must contain"),
+        (
+            {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "SSL"},
+            r"Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.*\(PLAINTEXT\)",
+        ),
         ({"advertised_listeners": "PLAINTEXT://0.0.0.0:9092"}, "nonroutable meta-address"),
         ({"advertised_listeners": "SSL://localhost:9092"}, "not one of the listeners"),
         ({"log_segment_bytes": "1"}, "Value must be at least 1048576"),

@@ -43,6 +43,16 @@ def test_a_flood_of_bad_frames_writes_a_line_in_ten_seconds(caplog: pytest.LogCa
     assert "(9999 more in the last 10 s)" in caplog.records[1].getMessage()
 
 
+def test_what_a_peer_writes_is_no_cause_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """A peer that named another mechanism with each connection wrote a line with each."""
+    log = ListenerLog(Clock())
+    for letter in "abcdefg'":
+        log.closed_for_cause("/10.0.0.1:1", f"failed authentication (Unsupported SASL mechanism {letter!r})", None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "closing the connection of /10.0.0.1:1: failed authentication (Unsupported SASL mechanism 'a')"
+    ]
+
+
 def test_peers_and_causes_do_not_hide_each_other(caplog: pytest.LogCaptureFixture) -> None:
     log = ListenerLog(Clock())
     log.closed_for_cause("/10.0.0.1:1", "a", None)

@@ -63,12 +63,19 @@ class ListenerLogIn:
         self._imitated: tuple[Credentials, bytes, Credential | None] | None = None
         self.receive_bytes_max = log_in_settings.receive_bytes_max(config, listener)
         self._delay_ms = config.int_of("connection.failed.authentication.delay.ms")
+        self._is_closed = False
         self._read_users()
         config.subscribe(self._on_config)
 
+    def close(self) -> None:
+        """Fetches no more key sets and follows no more changes, because the listener is removed."""
+        self._is_closed = True
+        if self._oauth is not None:
+            self._oauth.close()
+
     def _on_config(self, keys: frozenset[str]) -> None:
         is_served = any(each.name == self._listener for each in self._config.listeners)
-        if is_served and log_in_settings.affects_log_in(keys):
+        if is_served and not self._is_closed and log_in_settings.affects_log_in(keys):
             try:
                 self._read_users()
             except ConfigError as error:
