@@ -82,12 +82,36 @@ def test_a_rule_is_added_explained_and_removed(
 
 
 @pytest.mark.parametrize(
+    ("operation", "resource", "shown"),
+    [
+        ("create-tokens", "user:User:bob", "user"),
+        ("describe", "delegation-token:*", "delegation-token"),
+        ("two-phase-commit", "transactional-id:payments", "transactional-id"),
+        ("alter", "cluster", "cluster"),
+    ],
+)
+def test_each_type_of_resource_has_rules(run: Run, operation: str, resource: str, shown: str) -> None:
+    """Those that librdkafka does not know were listed as "unknown", and could be neither added nor explained."""
+    rule = ("User:carol", operation, resource)
+    assert run("acls", "add", *rule)[0] == 0
+    code, out, _ = run("acls", "explain", *rule)
+    assert (code, f"allowed by the rule allow User:carol {operation} {resource}" in out) == (0, True)
+    listed = json.loads(run("acls", "list", "--json")[1])
+    assert [(each["operation"], each["resource"]) for each in listed if each["principal"] == "User:carol"] == [
+        (operation, shown)
+    ]
+    assert run("acls", "remove", *rule)[0] == 0
+    assert run("acls", "explain", *rule)[0] == 1
+
+
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (("alice", "read", "topic:orders"), "is not a principal"),
         (("User:alice", "read", "orders"), "is not a resource"),
         (("User:alice", "read", "topic:"), "is not a resource"),
         (("User:alice", "alter", "cluster:other"), "is not a resource"),
+        (("User:alice", "create-tokens", "user:bob"), "give it as user:User:NAME"),
     ],
 )
 def test_wrong_arguments_are_named(run: Run, arguments: tuple[str, ...], text: str) -> None:

@@ -112,10 +112,16 @@ def test_commands_log_in_by_the_context(
         code = entry.run(list(arguments))
         printed = capsys.readouterr()
         assert code == 0, printed
+        said.append(printed.err)
         return printed.out
 
+    said: list[str] = []
     run("up", "--secure", "--port", "0", "--detach")
     try:
+        settings = dict(line.strip().split("=", 1) for line in said[0].splitlines() if line.startswith("  "))
+        file = Path("barnabas-data/security/admin.properties")
+        written = dict(line.split("=", 1) for line in file.read_text().splitlines() if "=" in line)
+        assert settings == {**written, "sasl.password": "(in the file)"}, "what a client must set"
         run("topics", "create", "ours", "--partitions", "2")
         assert "active controller" in run("status")
         assert "TRANSACTIONAL ID" in run("transactions", "list")

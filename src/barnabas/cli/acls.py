@@ -1,49 +1,53 @@
 """`barnabas acls`: lists, adds and removes rules of the authorizer, as `kafka-acls` does, and explains its decisions.
 
-A resource is given as TYPE:NAME: topic:orders, group:readers, transactional-id:payments, or cluster; topic:* means
-every topic.
+A resource is given as TYPE:NAME: topic:orders, group:readers, transactional-id:payments, delegation-token:ID,
+user:User:alice, or cluster; topic:* means every topic. The requests do not go through librdkafka, which knows neither
+users and tokens as resources nor their operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ConfigResource,
-    ResourcePatternType,
-    ResourceType,
-)
 
-from barnabas.cli import output
-from barnabas.cli.clients import TIMEOUT_S, admin_client, result
+from barnabas.cli import clients, output
 from barnabas.cli.explain_story import Event
 from barnabas.cli.journal_reader import all_events
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
+from barnabas.common.errors import ErrorCode
 from barnabas.embedded.failures import Failure
 from barnabas.journal.events import rule_fields
 from barnabas.metadata import acls
-from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclRule
+from barnabas.metadata.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclIndex,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResource,
+    AclRule,
+)
 from barnabas.monitor.texts import at
-
-#: An `AclBinding`: the client converts its fields to enums, which its type hints do not say.
-_Binding = Any
+from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 _TYPES: Final = {
-    "topic": ResourceType.TOPIC,
-    "group": ResourceType.GROUP,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
-    "cluster": ResourceType.BROKER,
+    "topic": AclResource.TOPIC,
+    "group": AclResource.GROUP,
+    "transactional-id": AclResource.TRANSACTIONAL_ID,
+    "delegation-token": AclResource.DELEGATION_TOKEN,
+    "user": AclResource.USER,
+    "cluster": AclResource.CLUSTER,
 }
-_TYPE_NAMES: Final = {each: name for name, each in _TYPES.items()}
-_AUTHORIZER: Final = "authorizer.class.name"
+_TYPE_NAMES: Final = {int(each): name for name, each in _TYPES.items()}
+_USER: Final = "User:"
+#: The version of CreateAcls, DescribeAcls and DeleteAcls that knows users as resources (Kafka 3.3).
+_VERSION: Final = 3
 _NOT_VISIBLE: Final = (
     "brokers do not show their super.users, who can do everything, and allow.everyone.if.no.acl.found, which opens "
     "resources without rules"
@@ -64,16 +68,19 @@ class Operation(StrEnum):
     DESCRIBE_CONFIGS = "describe-configs"
     ALTER_CONFIGS = "alter-configs"
     IDEMPOTENT_WRITE = "idempotent-write"
+    CREATE_TOKENS = "create-tokens"
+    DESCRIBE_TOKENS = "describe-tokens"
+    TWO_PHASE_COMMIT = "two-phase-commit"
 
     @property
-    def of_librdkafka(self) -> AclOperation:
+    def code(self) -> AclOperation:
         return AclOperation[self.name]
 
 
 class Resource(NamedTuple):
     """One resource, or all resources of a type."""
 
-    type: ResourceType
+    type: AclResource
     name: str
 
     @classmethod
@@ -81,9 +88,11 @@ class Resource(NamedTuple):
         """Parses TYPE:NAME. Raises Failure."""
         kind, colon, name = text.partition(":")
         found = _TYPES.get(kind)
-        if found is ResourceType.BROKER and not colon:
+        if found is AclResource.CLUSTER and not colon:
             return cls(found, CLUSTER_NAME)
-        if found is None or found is ResourceType.BROKER or not name:
+        if found is AclResource.USER and name not in ("", WILDCARD) and not name.startswith(_USER):
+            raise Failure(f"{text!r} is not a user", f"give it as user:{_USER}NAME")
+        if found is None or found is AclResource.CLUSTER or not name:
             raise Failure(
                 f"{text!r} is not a resource", f"give {', '.join(list(_TYPES)[:-1])} as TYPE:NAME, or cluster"
             )
@@ -105,19 +114,17 @@ def list_rules(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, properties: ClientProperty = None, as_json: Json = False
 ) -> None:
     """List all rules"""
-    admin = admin_client(bootstrap, properties)
-    rules = _rules(admin)
+    rules, has_authorizer = _rules(bootstrap)
     if as_json:
         output.show_json([_fields(rule) for rule in rules])
         return
     if not rules:
-        # librdkafka does not report SECURITY_DISABLED here.
-        print("there is no rule" if _has_authorizer(admin) else "there is no rule: the cluster has no authorizer")
+        print("there is no rule" if has_authorizer else "there is no rule: the cluster has no authorizer")
     for rule in rules:
         print(_shown(rule))
 
 
-def _on_rule(work: Callable[[AdminClient, _Binding], None]) -> Callable[[AdminClient, _Binding], None]:
+def _on_rule(work: Callable[[str, AclRule], None]) -> Callable[[str, AclRule], None]:
     """Makes a function a command with the arguments that name a rule, with its name and its docstring as help."""
 
     def command(
@@ -126,42 +133,53 @@ def _on_rule(work: Callable[[AdminClient, _Binding], None]) -> Callable[[AdminCl
         resource: ResourceArgument,
         deny: Deny = False,
         prefixed: Prefixed = False,
-        host: Host = "*",
+        host: Host = WILDCARD,
         bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
         properties: ClientProperty = None,
     ) -> None:
-        rule = _binding(principal, operation, Resource.parse(resource), deny=deny, prefixed=prefixed, host=host)
-        work(admin_client(bootstrap, properties), rule)
+        work(bootstrap, _given(principal, operation, Resource.parse(resource), deny=deny, prefixed=prefixed, host=host))
 
     app.command(work.__name__, help=work.__doc__)(command)
     return work
 
 
 @_on_rule
-def add(admin: AdminClient, rule: _Binding) -> None:
+def add(bootstrap: str, rule: AclRule) -> None:
     """Add a rule; each broker applies it as soon as it receives it"""
-    (done,) = admin.create_acls([rule], request_timeout=TIMEOUT_S).values()
-    result(done, "cannot add the rule")
+    creation = CreateAclsRequest.AclCreation(
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        resource_pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+    with clients.wire(bootstrap) as wire:
+        (row,) = wire.call(CreateAclsRequest(creations=[creation]), _VERSION, CreateAclsResponse).results
+    _check(row.error_code, row.error_message, "cannot add the rule")
     print(f"added: {_shown(rule)}")
 
 
 @_on_rule
-def remove(admin: AdminClient, rule: _Binding) -> None:
+def remove(bootstrap: str, rule: AclRule) -> None:
     """Remove a rule
 
     The exit code is 1 if there is no such rule.
     """
-    wanted = AclBindingFilter(
-        rule.restype,
-        rule.name,
-        rule.resource_pattern_type,
-        rule.principal,
-        rule.host,
-        rule.operation,
-        rule.permission_type,
+    wanted = DeleteAclsRequest.DeleteAclsFilter(
+        resource_type_filter=rule.resource_type,
+        resource_name_filter=rule.resource_name,
+        pattern_type_filter=rule.pattern_type,
+        principal_filter=rule.principal,
+        host_filter=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
     )
-    (done,) = admin.delete_acls([wanted], request_timeout=TIMEOUT_S).values()
-    if not result(done, "cannot remove the rule"):
+    with clients.wire(bootstrap) as wire:
+        (row,) = wire.call(DeleteAclsRequest(filters=[wanted]), _VERSION, DeleteAclsResponse).filter_results
+    _check(row.error_code, row.error_message, "cannot remove the rule")
+    if not row.matching_acls:
         raise Failure(f"there is no such rule: {_shown(rule)}", "`barnabas acls list` shows the rules")
     print(f"removed: {_shown(rule)}")
 
@@ -180,19 +198,16 @@ def explain(
     The exit code is 1 if it may not.
     """
     asked = Resource.parse(resource)
-    admin = admin_client(bootstrap, properties)
     question = f"{principal} {operation} {resource} from {host}"
-    if not _has_authorizer(admin):
+    rules, has_authorizer = _rules(bootstrap)
+    if not has_authorizer:
         print(f"{question}: allowed, because the cluster has no authorizer")
         return
-    rules = {_rule(binding): _shown(binding) for binding in _rules(admin)}
     index = AclIndex()
-    ids = (number.to_bytes(16, "big") for number in range(len(rules)))
-    index.update(zip(ids, rules, strict=True))
-    kind = acls.AclResource.CLUSTER if asked.type is ResourceType.BROKER else acls.AclResource[asked.type.name]
-    decision = index.decide(principal, host, acls.AclOperation[operation.name], kind, asked.name)
+    index.update((number.to_bytes(16, "big"), rule) for number, rule in enumerate(rules))
+    decision = index.decide(principal, host, operation.code, asked.type, asked.name)
     if decision.rule is not None:
-        print(f"{question}: {'allowed' if decision.allowed else 'denied'} by the rule {rules[decision.rule]}")
+        print(f"{question}: {'allowed' if decision.allowed else 'denied'} by the rule {_shown(decision.rule)}")
         who = addition(decision.rule, all_events(bootstrap, properties))
         print(f"the rule was added {who}" if who else "the journal does not show who added the rule")
     else:
@@ -213,71 +228,75 @@ def addition(rule: AclRule, events: Iterable[Event]) -> str | None:
     return f"by {actor} at {time}" if actor else f"at {time}"
 
 
-def _rules(admin: AdminClient) -> list[_Binding]:
-    any_text: Any = None
-    everything = AclBindingFilter(
-        ResourceType.ANY,
-        any_text,
-        ResourcePatternType.ANY,
-        any_text,
-        any_text,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
+def _rules(bootstrap: str) -> tuple[Sequence[AclRule], bool]:
+    """Returns all rules, and whether the cluster has an authorizer. Raises Failure."""
+    everything = DescribeAclsRequest(
+        resource_type_filter=AclResource.ANY,
+        resource_name_filter=None,
+        pattern_type_filter=AclPattern.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=AclOperation.ANY,
+        permission_type=AclPermission.ANY,
     )
-    found = result(admin.describe_acls(everything, request_timeout=TIMEOUT_S), "cannot list the rules")
-    return sorted(found, key=_shown)
+    with clients.wire(bootstrap) as wire:
+        answer = wire.call(everything, _VERSION, DescribeAclsResponse)
+    if answer.error_code == ErrorCode.SECURITY_DISABLED:
+        return (), False
+    _check(answer.error_code, answer.error_message, "cannot list the rules")
+    found = [
+        AclRule(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            row.operation,
+            row.principal,
+            row.host,
+            row.permission_type,
+        )
+        for resource in answer.resources
+        for row in resource.acls
+    ]
+    return sorted(found, key=_shown), True
 
 
-def _has_authorizer(admin: AdminClient) -> bool:
-    described = result(admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
-    resource = ConfigResource(ConfigResource.Type.BROKER, str(described.nodes[0].id))
-    (done,) = admin.describe_configs([resource], request_timeout=TIMEOUT_S).values()
-    entries = result(done, "cannot read the configuration of a broker")
-    return _AUTHORIZER not in entries or bool(entries[_AUTHORIZER].value)
+def _check(code: int, text: str | None, what: str) -> None:
+    """Raises Failure if the code is an error."""
+    if code != ErrorCode.NONE:
+        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+        raise Failure(f"{what}: {text} ({name})" if text else f"{what}: {name}")
 
 
-def _binding(
+def _given(
     principal: str, operation: Operation, resource: Resource, *, deny: bool, prefixed: bool, host: str
-) -> _Binding:
-    if not principal.startswith("User:") or principal == "User:":
-        raise Failure(f"{principal!r} is not a principal", "give it as User:NAME")
-    pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
-    permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
-    return AclBinding(resource.type, resource.name, pattern, principal, host, operation.of_librdkafka, permission)
+) -> AclRule:
+    if not principal.startswith(_USER) or principal == _USER:
+        raise Failure(f"{principal!r} is not a principal", f"give it as {_USER}NAME")
+    pattern = AclPattern.PREFIXED if prefixed else AclPattern.LITERAL
+    permission = AclPermission.DENY if deny else AclPermission.ALLOW
+    return AclRule(resource.type, resource.name, pattern, operation.code, principal, host, permission)
 
 
-def _rule(binding: _Binding) -> AclRule:
-    is_cluster = binding.restype is ResourceType.BROKER
-    return AclRule(
-        acls.AclResource.CLUSTER if is_cluster else acls.AclResource[binding.restype.name],
-        binding.name,
-        acls.AclPattern[binding.resource_pattern_type.name],
-        acls.AclOperation[binding.operation.name],
-        binding.principal,
-        binding.host,
-        acls.AclPermission[binding.permission_type.name],
-    )
-
-
-def _fields(rule: _Binding) -> dict[str, str]:
+def _fields(rule: AclRule) -> dict[str, str]:
+    resource = acls.shown(AclResource, rule.resource_type)
     return {
-        "permission": rule.permission_type.name.lower(),
+        "permission": acls.shown(AclPermission, rule.permission).lower(),
         "principal": rule.principal,
         "host": rule.host,
-        "operation": rule.operation.name.lower().replace("_", "-"),
-        "resource": _TYPE_NAMES.get(rule.restype, rule.restype.name.lower()),
-        "pattern": rule.resource_pattern_type.name.lower(),
-        "name": rule.name,
+        "operation": acls.shown(AclOperation, rule.operation).lower().replace("_", "-"),
+        "resource": _TYPE_NAMES.get(rule.resource_type, resource.lower()),
+        "pattern": acls.shown(AclPattern, rule.pattern_type).lower(),
+        "name": rule.resource_name,
     }
 
 
-def _shown(rule: _Binding) -> str:
+def _shown(rule: AclRule) -> str:
     """Returns a rule on one line: "allow User:alice read topic:orders", with the host unless the rule applies to all
     hosts.
     """
     fields = _fields(rule)
-    is_cluster = rule.restype is ResourceType.BROKER
+    is_cluster = rule.resource_type == AclResource.CLUSTER
     suffix = " and all names that begin with it" if fields["pattern"] == "prefixed" else ""
-    where = "cluster" if is_cluster else f"{fields['resource']}:{rule.name}{suffix}"
-    host = "" if rule.host == "*" else f" from {rule.host}"
+    where = "cluster" if is_cluster else f"{fields['resource']}:{rule.resource_name}{suffix}"
+    host = "" if rule.host == WILDCARD else f" from {rule.host}"
     return f"{fields['permission']} {rule.principal} {fields['operation']} {where}{host}"

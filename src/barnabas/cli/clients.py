@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.cli.contexts import choice
 from barnabas.cli.options import key_values
 from barnabas.cli.probe import probe
+from barnabas.cli.raw_requests import Wire
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.embedded.failures import Failure
 
@@ -72,6 +73,11 @@ def check_reachable(bootstrap: str, properties: Mapping[str, str] | None = None)
         return
     what = "; ".join(f"{host}:{port} ({failed[host, port]})" for host, port in addresses)
     raise Failure(f"cannot reach a broker at {what}", choice.unreachable_hint())
+
+
+def wire(bootstrap: str) -> Wire:
+    """Connects to one of these brokers, for requests that librdkafka does not have. Raises Failure."""
+    return Wire.to_any([address(each.strip()) for each in bootstrap.split(",")])
 
 
 def address(text: str) -> tuple[str, int]:

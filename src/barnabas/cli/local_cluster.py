@@ -126,6 +126,9 @@ def _announce(cluster: EmbeddedCluster, nodes: Sequence[Node]) -> None:
     print(f"bootstrap: {cluster.bootstrap}", flush=True)
     if security is not None:
         output.say(f"clients log in over TLS; settings of the user admin: {security.admin_file}")
+        for key, value in (settings or {}).items():
+            output.say(f"  {key}={'(in the file)' if key == 'sasl.password' else value}")
+        output.say(f"for Java: {security.java_file}")
 
 
 def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path, console_port: int | None) -> None:

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from barnabas.cli import output
-from barnabas.cli.clients import address
+from barnabas.cli import clients, output
 from barnabas.cli.groups_reset import parse_duration_ms
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
 from barnabas.cli.raw_requests import Wire
@@ -94,7 +93,7 @@ def create(
         ],
         max_lifetime_ms=_LONGEST if max_lifetime is None else parse_duration_ms(max_lifetime),
     )
-    with _wire(bootstrap) as wire:
+    with clients.wire(bootstrap) as wire:
         made = wire.call(request, _CREATE_VERSION, CreateDelegationTokenResponse)
     _check(made.error_code, "cannot create a token")
     hmac = _shown_hmac(made.hmac)
@@ -132,7 +131,7 @@ def list_tokens(
     as_json: Json = False,
 ) -> None:
     """List the tokens that you can see: your own, and those that you have a right to describe"""
-    with _wire(bootstrap) as wire:
+    with clients.wire(bootstrap) as wire:
         found = _tokens(wire, owners)
     if as_json:
         output.show_json([_fields(token, with_hmac=with_hmac) for token in found])
@@ -162,7 +161,7 @@ def renew(
 ) -> None:
     """Renew a token: for delegation.token.expiry.time.ms from now, or for a shorter time"""
     period_ms = _LONGEST if period is None else parse_duration_ms(period)
-    with _wire(bootstrap) as wire:
+    with clients.wire(bootstrap) as wire:
         request = RenewDelegationTokenRequest(hmac=_hmac_of(wire, token), renew_period_ms=period_ms)
         end_ms = _changed(wire, request, RenewDelegationTokenResponse, f"cannot renew {token}")
     _show_end(token, end_ms, as_json=as_json)
@@ -181,17 +180,13 @@ def expire(
 ) -> None:
     """Remove a token, or let it expire earlier; open sessions keep the end that they had when they began"""
     period_ms = _NOW if period is None else parse_duration_ms(period)
-    with _wire(bootstrap) as wire:
+    with clients.wire(bootstrap) as wire:
         request = ExpireDelegationTokenRequest(hmac=_hmac_of(wire, token), expiry_time_period_ms=period_ms)
         end_ms = _changed(wire, request, ExpireDelegationTokenResponse, f"cannot expire {token}")
     if period is None and not as_json:
         print(f"{token} is removed")
     else:
         _show_end(token, end_ms, as_json=as_json)
-
-
-def _wire(bootstrap: str) -> Wire:
-    return Wire.to_any([address(each.strip()) for each in bootstrap.split(",")])
 
 
 def _changed(wire: Wire, request: Message, response: type[_Change], what: str) -> int:

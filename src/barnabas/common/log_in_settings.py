@@ -90,8 +90,8 @@ def jaas_entry(config: ListenerSettings, listener: str, mechanism: str) -> JaasE
 
 
 def unused_entries(config: ListenerSettings) -> list[str]:
-    """Returns a warning for each JAAS entry in the properties file without the prefix of a listener and a mechanism. As in
-    Kafka, it has no effect.
+    """Returns a warning for each JAAS entry in the properties file without the prefix of a listener and a mechanism: it
+    has no effect, as in Kafka.
     """
     mechanisms = {f".{each.lower()}.{_JAAS}" for each in SERVED}
     return [

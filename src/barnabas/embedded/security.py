@@ -49,6 +49,10 @@ class Security(NamedTuple):
     def admin_file(self) -> Path:
         return self.directory / "admin.properties"
 
+    @property
+    def java_file(self) -> Path:
+        return self.directory / "admin-java.properties"
+
     def node_settings(self, node_id: int, port: int, controller_port: int) -> dict[str, str]:
         """Issues the certificate of a node, and returns its settings for listeners, TLS, log-in and rules. Raises
         Failure without the package `cryptography`.
@@ -81,7 +85,7 @@ class Security(NamedTuple):
     def write_client_files(self) -> None:
         """Writes the settings of the user admin; they contain the path of the directory."""
         write_private(self.admin_file, properties_text(self.client_settings()))
-        write_private(self.directory / "admin-java.properties", properties_text(self.java_settings()))
+        write_private(self.java_file, properties_text(self.java_settings()))
 
     def client_settings(self, user: str = ADMIN) -> dict[str, str]:
         """Returns the settings of a client of this user, by librdkafka's names."""
