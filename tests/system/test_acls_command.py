@@ -91,7 +91,7 @@ def test_a_rule_is_added_explained_and_removed(
     ],
 )
 def test_each_type_of_resource_has_rules(run: Run, operation: str, resource: str, shown: str) -> None:
-    """Those that librdkafka does not know were listed as "unknown", and could be neither added nor explained."""
+    """Rules that librdkafka does not know were listed as "unknown", and could be neither added nor explained."""
     rule = ("User:carol", operation, resource)
     assert run("acls", "add", *rule)[0] == 0
     code, out, _ = run("acls", "explain", *rule)

@@ -177,8 +177,19 @@ def _pkcs12_keys(words: _Words, data: bytes, store: StoreSettings) -> tuple[KeyE
 
 def _pkcs12_certificates(words: _Words, data: bytes, password: str | None) -> tuple[bytes, ...]:
     content = _pkcs12(words, data, password)
-    own = [] if content.cert is None else [content.cert]
-    return tuple(_der(each) for each in (*own, *content.additional_certs))
+    others = list(content.additional_certs)
+    if content.cert is None:
+        return tuple(map(_der, others))
+    # The chain of a key is not trusted, as in Java, except for the first certificate. An authority that is trusted as
+    # well is in the store twice.
+    last = content.cert.certificate
+    while last.issuer != last.subject:
+        issuer = next((each for each in others if each.certificate.subject == last.issuer), None)
+        if issuer is None:
+            break
+        others.remove(issuer)
+        last = issuer.certificate
+    return tuple(map(_der, (content.cert, *others)))
 
 
 def _der(certificate: Any) -> bytes:

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.tls_stores import PASSWORD, Stores
+from tests.support.tls_stores import PASSWORD, Stores, run
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.tls import pem
+from barnabas.tls.certificates import parse_certificate
 from barnabas.tls.listener_contexts import handshake
+from barnabas.tls.listener_settings import Place, StoreSettings
 from barnabas.tls.node_contexts import NodeContexts
+from barnabas.tls.stores import read_trusted
 
 KINDS = ("PEM", "PKCS12", "JKS")
 #: A listener with TLS and a log-in.
@@ -71,6 +74,25 @@ def test_stores_of_each_format_give_contexts_that_trust_each_other(stores: Store
 def test_stores_are_recognized_by_their_content_as_in_java(stores: Stores) -> None:
     settings = stores.settings("PKCS12", "broker") | {"ssl.keystore.type": "JKS", "ssl.truststore.type": "JKS"}
     assert NodeContexts(config(settings)).server("SSL") is not None
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_the_chain_of_a_key_is_not_trusted(stores: Stores, kind: str) -> None:
+    """PKCS12 stores had the authority of the chain among the trusted, and with it everybody whom it has certified."""
+    file = stores.folder / f"chain.{kind}"
+    options = ("-storetype", kind, "-storepass", PASSWORD, "-noprompt", "-keystore", file)
+    source = ("-srckeystore", stores.pkcs12("broker"), "-srcstorepass", PASSWORD)
+    run(
+        "keytool", "-importkeystore", *source, "-destkeystore", file, "-deststoretype", kind, "-deststorepass", PASSWORD
+    )
+
+    def trusted() -> set[str]:
+        found = read_trusted(Place("listener X"), StoreSettings(kind, str(file), PASSWORD))
+        return {parse_certificate(each).subject for each in found}
+
+    assert trusted() == {"CN=broker"}
+    run("keytool", "-importcert", "-file", stores.trusted, "-alias", "authority", *options)
+    assert trusted() == {"CN=broker", "CN=Barnabas embedded authority"}
 
 
 def test_keys_and_certificates_stand_in_the_configuration_with_blanks_for_line_ends(stores: Stores) -> None:
