@@ -9,7 +9,8 @@ import pytest
 from tests.support.wired import WiredBroker
 
 from barnabas.broker.throttling.connection_limits import Slot
-from barnabas.common.errors import ErrorCode
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ConfigError, ErrorCode
 from barnabas.metadata.registrations import Endpoint
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -118,6 +119,22 @@ def test_a_refusal_has_the_words_of_kafka(changes: dict[str, str], message: str)
     wired = WiredBroker(None, **GIVEN)
     assert alter(wired, **changes) == (ErrorCode.INVALID_REQUEST, message)
     assert names(wired) == ["PLAINTEXT", "CONTROLLER", "EXTRA"]
+
+
+def test_stores_on_the_disk_are_checked_for_the_changes_that_concern_them() -> None:
+    """A certificate file that was replaced by a wrong one blocked every change of the broker's configuration."""
+    wired = WiredBroker(None, **GIVEN)
+
+    def refuse(proposed: BrokerConfig) -> None:
+        raise ConfigError("the file is wrong")
+
+    wired.broker.config.use_files(refuse, lambda: None)
+    assert alter(wired, log_retention_ms="1000") == (0, None)
+    assert alter(wired, "", log_retention_ms="1000") == (0, None)
+    refused = ErrorCode.INVALID_REQUEST, _WRAPPED.format("the file is wrong")
+    assert alter(wired, listener_name_extra_ssl_keystore_location="/etc/node.pem") == refused
+    assert alter(wired, ssl_client_auth="required") == refused
+    assert alter(wired, listeners=THIRD) == refused
 
 
 def test_the_cluster_as_a_whole_has_no_listeners() -> None:

@@ -249,7 +249,8 @@ def _check_broker(config: BrokerConfig, image: MetadataImage, resource: Resource
         proposed = config.with_dynamic(per_broker, cluster_default)
         _check_thread_counts(config, proposed)
         _check_live_change(config, proposed)
-        _check_files(config, proposed)
+        if replace or any(_concerns_stores(change.key) for change in resource.changes):
+            _check_files(config, proposed)
     except ConfigError as error:
         raise RequestFailed(ErrorCode.INVALID_REQUEST, str(error)) from None
 
@@ -331,6 +332,13 @@ def _check_live_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
     for name in LISTENER_KEYS:
         if current.is_zookeeper_mode and proposed.list_of(name) != current.list_of(name):
             raise ConfigError(f"{name} cannot be changed while the node runs")
+
+
+def _concerns_stores(key: str) -> bool:
+    """Returns whether a key names stores, or listeners that need them. Other changes do not depend on what the files
+    contain at the moment.
+    """
+    return key in LISTENER_KEYS or "ssl." in key
 
 
 def _check_files(current: BrokerConfig, proposed: BrokerConfig) -> None:
