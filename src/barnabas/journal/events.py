@@ -85,8 +85,10 @@ def makes_events(delta: MetadataDelta) -> bool:
 
 
 def changes_rights(delta: MetadataDelta) -> bool:
-    """Returns whether a change gives or takes rights: the rules of the authorizer, credentials, delegation tokens."""
-    return bool(delta.changed_acls or delta.changed_credentials or delta.changed_tokens)
+    """Returns whether a change gives or takes rights: the rules of the authorizer, credentials, delegation tokens,
+    quotas.
+    """
+    return bool(delta.changed_acls or delta.changed_credentials or delta.changed_tokens or delta.changed_quotas)
 
 
 def events_of(change: MetadataChange, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:

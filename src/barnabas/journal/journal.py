@@ -18,8 +18,8 @@ their lower 32 bits. If the controller keeps no journal, because it is a broker 
 it infers.
 
 The topic is created one second after the first change that needs an explanation (`_needs_explaining`): a cluster
-without failures and rules has only its users' topics, as with Kafka, and the creation of the topic does not delay the
-failover itself. Its schema is in docs/explain.md.
+without failures, rules and quotas has only its users' topics, as with Kafka, and the creation of the topic does not
+delay the failover itself. Its schema is in docs/explain.md.
 """
 
 from __future__ import annotations
@@ -291,8 +291,8 @@ class Journal:
     # -- whether it is needed
 
     def _needs_explaining(self, change: MetadataChange) -> bool:
-        """Returns whether somebody changed rules, credentials or tokens, a broker was lost, or a partition of a user's
-        topic changed its leader, ISR or replicas.
+        """Returns whether somebody changed rules, credentials, tokens or quotas, a broker was lost, or a partition of a
+        user's topic changed its leader, ISR or replicas.
 
         In a cluster of one broker only the first counts: there the leaders only come and go with the broker.
         """

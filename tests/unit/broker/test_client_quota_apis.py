@@ -7,6 +7,7 @@ from tests.support.recorded_frames import Frame, recorded
 from tests.support.wired import WiredBroker
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.types import EVENTS_TOPIC
 from barnabas.journal.events import MetadataChange, events_of, makes_events
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
@@ -177,6 +178,14 @@ def test_the_journal_reports_a_changed_quota() -> None:
     assert event["kind"] == "quota-changed"
     assert event["entity"] == {"client-id": "app", "user": None}
     assert (event["before"], event["after"]) == ({"producer_byte_rate": None}, {"producer_byte_rate": 1000.0})
+
+
+def test_the_first_quota_creates_the_journal() -> None:
+    """A journal that something else created later did not know who had set the quotas before."""
+    wired = WiredBroker()
+    set_quotas(wired, [{"user": "alice"}])
+    wired.host.time.run_for(5_000)
+    assert EVENTS_TOPIC in wired.broker.metadata.image.topics_by_name
 
 
 def test_only_validated_quotas_are_not_kept() -> None:
