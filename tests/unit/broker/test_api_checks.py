@@ -4,13 +4,17 @@ right, and with every single one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.asking_requests import AUTHORIZATION_CODES, NAME, asking_request, codes_in
 from tests.support.secured import ALICE, SecuredBroker
 from tests.support.wired_requests import topic_id
 
 from barnabas.broker.requests.api_checks import CHECKS, check_of
-from barnabas.broker.requests.authorization import Open
+from barnabas.broker.requests.authorization import ByHandler, Open
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.handlers import Handler, load
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_APIS
@@ -69,6 +73,30 @@ def test_a_refused_request_without_rows_is_answered(
         request.acks = 1
     secured.connect_as(ALICE, listener=listener).call(request, version, response_class(key))
     assert (secured.closes.errors, secured.closes.failures) == ([], [])
+
+
+@pytest.mark.parametrize(("listener", "key", "version"), CASES)
+def test_before_the_rules_are_known_no_handler_serves_a_request(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, listener: str, key: int, version: int
+) -> None:
+    """A request without rows was served, because a response without rows has no error: ElectLeaders for all topics."""
+    name = dict(LISTENERS)[listener][key].name
+    if isinstance(check_of(name, on_controller=listener == "CONTROLLER"), Open | ByHandler):
+        return
+    served: list[Any] = []
+
+    def noted(handler: str) -> Handler:
+        def handle(context: RequestContext, request: Any, services: Services) -> None:
+            served.append(request)
+            context.reply(response_class(key)())
+
+        return load(handler)._replace(handle=handle) if handler == name else load(handler)
+
+    monkeypatch.setattr("barnabas.broker.requests.dispatch.load", noted)
+    monkeypatch.setattr("barnabas.broker.requests.inner_requests.load", noted)
+    monkeypatch.setattr(secured.broker.authorizer, "is_ready", False)
+    secured.connect_as(ALICE, listener=listener).call(request_class(key)(), version, response_class(key))
+    assert served == []
 
 
 @pytest.mark.parametrize(("listener", "key", "version"), CASES)

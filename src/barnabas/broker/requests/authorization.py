@@ -55,11 +55,11 @@ class AuthorizationContext(NamedTuple):
     ) -> bool:
         return self.authorizer.allows(self.requester, operation, resource, name, log_denied=log_denied)
 
-    def refusal(self, request: Message, code: ErrorCode) -> Message:
+    def refusal(self, request: Message, code: ErrorCode, text: str | None = None) -> Message:
         """Returns the response that has this error for everything in the request; an empty one, as in Kafka, if only
         rows have errors and the request has none.
         """
-        found = error_response(request, self.version, code, TEXTS[code])
+        found = error_response(request, self.version, code, TEXTS[code] if text is None else text)
         if found is None:
             assert request.API_KEY is not None, f"{request.NAME} is not a request"
             found = response_class(request.API_KEY)()

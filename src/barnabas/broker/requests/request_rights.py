@@ -4,19 +4,23 @@ authorizer never does.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.authorization import (
     AuthorizationCheck,
     AuthorizationContext,
     AuthorizationResult,
     AuthorizationSteps,
+    ByHandler,
     Open,
 )
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
-from barnabas.broker.requests.refusal_shapes import shaped
 from barnabas.common import late_imports
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
+
+_CODE: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def authorized(request: RequestContext, handler: str, message: Message, services: Services) -> AuthorizationSteps:
@@ -28,14 +32,15 @@ def authorized(request: RequestContext, handler: str, message: Message, services
     table = late_imports.load("barnabas.broker.requests.api_checks")
     check: AuthorizationCheck = table.check_of(handler, on_controller=on_controller)
     if not authorizer.is_ready and not isinstance(check, Open) and not authorizer.is_super_user(request.principal):
-        return _not_ready(context, message)
+        return _not_ready(context, check, message)
     return check.authorize(context, message)
 
 
-def _not_ready(context: AuthorizationContext, message: Message) -> AuthorizationSteps:
-    """Refuses a request before the rules are known, as a client of Kafka sees its AuthorizerNotReadyException. An API
-    whose handler decodes and authorizes requests itself refuses as if there were no rules.
+def _not_ready(context: AuthorizationContext, check: AuthorizationCheck, message: Message) -> AuthorizationSteps:
+    """Refuses a request before the rules are known, as a client of Kafka sees its AuthorizerNotReadyException. If there
+    is no such response, and the handler authorizes requests itself, it refuses as if there were no rules.
     """
-    answer = error_response(message, context.version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
-    return AuthorizationResult(message, None if answer is None else shaped(message, answer, context.version))
+    if isinstance(check, ByHandler) and error_response(message, context.version, _CODE, UNEXPECTED) is None:
+        return AuthorizationResult(message)
+    return AuthorizationResult(message, context.refusal(message, _CODE, UNEXPECTED))
     yield 1
