@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from barnabas.common import kerberos_settings, log_in_settings, zookeeper_mode
 from barnabas.common.authorizer_keys import ACL_AUTHORIZER, ACL_ZOOKEEPER, STANDARD_AUTHORIZER, super_users
-from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
+from barnabas.common.config_keys import LISTENER_PREFIX, TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
     Address,
     Listener,
@@ -56,7 +56,8 @@ class BrokerConfig(Settings):
         _check(self)
         if is_served:
             _check_log_in(self)
-            self.warnings += log_in_settings.unused_entries(self)
+            self.warnings += [*log_in_settings.unused_entries(self), *log_in_settings.own_passwords(self)]
+        self.warnings += _unknown_listeners(self)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -232,6 +233,11 @@ class BrokerConfig(Settings):
         """Returns the security protocol of a listener, which another node may have: "PLAINTEXT", "SASL_SSL"."""
         return self._protocols().get(listener, listener)
 
+    @property
+    def protocol_names(self) -> tuple[str, ...]:
+        """Returns the names of the listeners that have a security protocol, here or on other nodes."""
+        return tuple(self._protocols())
+
     def _protocols(self) -> dict[str, str]:
         key = "listener.security.protocol.map"
         protocols = parse_protocol_map(key, self.list_of(key))
@@ -297,6 +303,17 @@ def _check(config: BrokerConfig) -> None:
     _check_numbers(config)
 
 
+def _unknown_listeners(config: BrokerConfig) -> list[str]:
+    """Returns a warning for each key with the prefix of a listener that the node neither has nor knows."""
+    names = {*config.protocol_names, *config.controller_listener_names, config.inter_broker_listener}
+    prefixes = tuple(f"{LISTENER_PREFIX}{name.lower()}." for name in names)
+    return [
+        f"{key} has no effect: this node knows no listener of that name; the names in keys are in lower case"
+        for key in config.originals
+        if key.startswith(LISTENER_PREFIX) and not key.startswith(prefixes)
+    ]
+
+
 def _check_log_in(config: BrokerConfig) -> None:
     log_in_settings.check(config)
     kerberos_settings.check(config)
@@ -316,11 +333,9 @@ def _check_authorizer(config: BrokerConfig) -> None:
     if authorizer == ACL_AUTHORIZER and elsewhere not in ("", config.str_of("zookeeper.connect").strip()):
         raise invalid(ACL_ZOOKEEPER, elsewhere, "the rules are read from the ZooKeeper of zookeeper.connect")
     super_users(config.originals)
-    builder = config.originals.get("principal.builder.class", "")
-    if builder not in ("", _PRINCIPAL_BUILDER):
-        raise invalid(
-            "principal.builder.class", builder, f"it decides who a client is; only {_PRINCIPAL_BUILDER} is allowed"
-        )
+    for key, builder in config.originals.items():
+        if key.endswith("principal.builder.class") and builder not in ("", _PRINCIPAL_BUILDER):
+            raise invalid(key, builder, f"it decides who a client is; only {_PRINCIPAL_BUILDER} is allowed")
     callback = config.originals.get(_QUOTA_CALLBACK, "").strip()
     if callback:
         raise invalid(_QUOTA_CALLBACK, callback, "Java classes cannot be loaded; quotas are those of AlterClientQuotas")

@@ -102,6 +102,25 @@ def unused_entries(config: ListenerSettings) -> list[str]:
     ]
 
 
+def own_passwords(config: ListenerSettings) -> list[str]:
+    """Returns a warning for each listener of this node whose users of PLAIN include the node's own with another
+    password: nodes with this entry could not log in to each other.
+    """
+    found = []
+    peers = (*config.controller_listener_names[:1], config.inter_broker_listener)
+    for listener in (each.name for each in config.listeners if each.name in peers):
+        if mechanism_to_log_in(config, listener) == "PLAIN":
+            entry = jaas_entry(config, listener, "PLAIN")
+            options = {} if entry is None else entry.options
+            name = options.get("username", "")
+            if options.get(f"user_{name}", options.get("password")) != options.get("password"):
+                found.append(
+                    f"{jaas_key(listener, 'PLAIN')}: user_{name} is not the password with which this node logs in as "
+                    f"{name}, so nodes with this entry cannot log in to each other"
+                )
+    return found
+
+
 def credentials_of(config: ListenerSettings, listener: str, mechanism: str) -> tuple[str, str]:
     """Returns the user name and password by which this node logs in on a listener of other nodes. Raises
     ConfigError."""

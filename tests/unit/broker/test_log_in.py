@@ -397,6 +397,14 @@ def test_an_entry_that_nothing_reads_is_warned_of(key: str) -> None:
     assert BrokerConfig.from_properties({**PROPERTIES, **SECURED}).warnings == []
 
 
+def test_a_node_whose_own_password_is_another_one_is_warned_of() -> None:
+    entry = PROPERTIES | SECURED
+    changed = entry[JAAS].replace('user_node="', 'user_node="other-')
+    assert changed != entry[JAAS]
+    (warning,) = BrokerConfig.from_properties({**entry, JAAS: changed}).warnings
+    assert warning.startswith(f"{JAAS}: user_node is not the password with which this node logs in as node")
+
+
 def _waiting_fetch(wired: WiredBroker, client: WiredClient) -> None:
     """Sends a fetch that waits at the end of a log for a minute."""
     client.send(fetch_request(wired, 0, 12, max_wait_ms=60_000), 12)

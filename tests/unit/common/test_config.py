@@ -102,6 +102,17 @@ def test_unknown_keys_warn_and_keys_without_effect_say_so(monkeypatch: pytest.Mo
     assert build().warnings == []
 
 
+def test_a_key_of_a_listener_that_the_node_does_not_know_is_warned_of() -> None:
+    config = build(
+        **{"listener.name.clients.ssl.client.auth": "required", "listener.name.SSL.ssl.client.auth": "required"},
+        **{"listener.name.controller.ssl.client.auth": "none", "listener.name.ssl.ssl.client.auth": "none"},
+    )
+    assert [text.partition(" ")[0] for text in config.warnings] == [
+        "listener.name.clients.ssl.client.auth",
+        "listener.name.SSL.ssl.client.auth",
+    ]
+
+
 @pytest.mark.parametrize(
     "key",
     [
@@ -201,6 +212,7 @@ def test_trying_a_change_changes_nothing() -> None:
         ({"listeners": "INSIDE://:9092,CONTROLLER://:9093"}, "No security protocol defined for listener INSIDE"),
         ({"listeners": "PLAINTEXT://:9092"}, "must name one of the listeners"),
         ({"principal_builder_class": "org.x.Y"}, "it decides who a client is"),
+        ({"listener_name_plaintext_principal_builder_class": "org.x.Y"}, "it decides who a client is"),
         ({"authorizer_class_name": "org.x.Y"}, "StandardAuthorizer is allowed in KRaft mode"),
         (
             {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"},
