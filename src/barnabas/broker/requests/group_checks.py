@@ -92,30 +92,31 @@ class OffsetFetch(Described):
     def _groups(self, context: AuthorizationContext, request: OffsetFetchRequest) -> AuthorizationSteps:
         left: list[OffsetFetchRequest.OffsetFetchRequestGroup] = []
         refused: list[OffsetFetchResponse.OffsetFetchResponseGroup] = []
-        #: Group id -> the rows of its refused topics; None if all topics were requested.
-        more: dict[str, list[Any] | None] = {}
+        #: The rows of the refused topics of each group in `left`; None if all topics were requested. A request can name
+        #: a group several times.
+        more: list[list[Any] | None] = []
         for group in request.groups:
             if not context.allows(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
                 code = ErrorCode.GROUP_AUTHORIZATION_FAILED
                 row = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
                 refused.append(row)
                 continue
-            more[group.group_id] = None
+            rows: list[Any] | None = None
             if group.topics is not None:
                 allowed, denied = yield from split(
                     context, AclOperation.DESCRIBE, AclResource.TOPIC, group.topics, self._TOPICS.name_of
                 )
-                more[group.group_id] = [_unauthorized(topic) for topic in denied]
+                rows = [_unauthorized(topic) for topic in denied]
                 if denied:
                     group.topics = allowed
             left.append(group)
+            more.append(rows)
             yield 1
 
         def amend(response: OffsetFetchResponse) -> OffsetFetchResponse:
-            for answer in response.groups:
+            for answer, rows in zip(response.groups, more, strict=True):
                 if answer.error_code != ErrorCode.NONE:
                     continue
-                rows = more.get(answer.group_id)
                 if rows is None:
                     answer.topics = [topic for topic in answer.topics if may_describe_topic(context, topic.name)]
                 else:
