@@ -33,7 +33,6 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 )
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -41,8 +40,6 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 TOPIC, CLUSTER, GROUP = AclResource.TOPIC, AclResource.CLUSTER, AclResource.GROUP
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
@@ -422,29 +419,6 @@ def test_a_controller_that_does_not_know_the_rules_yet_serves_super_users_alone(
     assert open_to_all.error_code == 0
     authorizer.is_ready = True
     assert code(ALICE) == 0
-
-
-def test_a_group_that_is_named_twice_shows_no_hidden_topics(secured: SecuredBroker) -> None:
-    """Guard S18: a second row for the group, with a list of topics, lifted the filter from the first one."""
-    secured.create_topic("shown")
-    admin = secured.connect()
-    admin.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
-    secured.host.time.run_for(2_000)
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
-    topics = [
-        OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in ("orders", "shown")
-    ]
-    commit = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=topics)
-    committed = admin.call(commit, 8, OffsetCommitResponse)
-    assert [topic.partitions[0].error_code for topic in committed.topics] == [0, 0]
-    secured.allow(DESCRIBE, GROUP, "g")
-    secured.allow(DESCRIBE, TOPIC, "shown")
-    group = OffsetFetchRequest.OffsetFetchRequestGroup
-    wanted = OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
-    groups = [group(group_id="g", topics=None), group(group_id="g", topics=[]), group(group_id="g", topics=[wanted])]
-    found = secured.connect_as(ALICE).call(OffsetFetchRequest(groups=groups), 8, OffsetFetchResponse)
-    assert [[topic.name for topic in answer.topics] for answer in found.groups] == [["shown"], [], ["orders"]]
-    assert found.groups[2].topics[0].partitions[0].error_code == TOPIC_REFUSED
 
 
 # -- what is counted and logged

@@ -21,6 +21,7 @@ from barnabas.broker.requests.error_responses import PARTITIONS, ErrorRows, erro
 from barnabas.common.config_keys import ResourceType
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import ZERO_UUID
+from barnabas.controller.requests.topics import UNKNOWN_TOPIC
 from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -102,14 +103,17 @@ class DeleteTopics(Described):
             if known is None:
                 return None
             name = known.name
+        is_known = name in context.image.topics_by_name
         is_shown = context.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
-        if is_shown and (
-            name not in context.image.topics_by_name or context.allows(AclOperation.DELETE, AclResource.TOPIC, name)
-        ):
+        # A denial is not logged for a topic that does not exist.
+        if is_shown and context.allows(AclOperation.DELETE, AclResource.TOPIC, name, log_denied=is_known):
             return None
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        code, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, TEXTS[ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        if is_shown and not is_known:
+            # The controller can know a topic that is not committed yet; it must not delete it for this client.
+            code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC
         return DeleteTopicsResponse.DeletableTopicResult(
-            name=name if is_shown or not by_id else None, topic_id=topic_id, error_code=code, error_message=TEXTS[code]
+            name=name if is_shown or not by_id else None, topic_id=topic_id, error_code=code, error_message=text
         )
 
 
