@@ -96,7 +96,7 @@ class QuorumSide:
             host, config, self.access, metadata, formatted.cluster_id, self._on_epoch, logs.roots.unwritable
         )
 
-        self.access.when_lost = self.lifecycle.connection_lost
+        self.access.when_lost(self.lifecycle.connection_lost)
 
         def own_epoch() -> int:
             return self.lifecycle.epoch

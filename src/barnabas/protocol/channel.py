@@ -124,7 +124,9 @@ class Channel:
         client_id: str,
         times: ChannelTimes = ChannelTimes(),  # noqa: B008 - immutable
         security: ChannelSecurity = PLAINTEXT,
+        when_lost: Callable[[], None] | None = None,
     ) -> None:
+        """`when_lost` is called whenever an open link ends that `close` did not end."""
         self._host = host
         self._security = security
         self._area = area
@@ -154,8 +156,7 @@ class Channel:
         self._closed = False
         #: The cause of the last link's end; None while a link works, or if the peer closed it without an error.
         self.last_error: OSError | None = None
-        #: The callback for the end of an open link that `close` did not end.
-        self.when_lost: Callable[[], None] | None = None
+        self._when_lost = when_lost
         self.reach = ReachNotes()
 
     @property
@@ -354,8 +355,8 @@ class Channel:
                 self._dial_timer = self._host.timers.call_later(self._backoff_ms(), self._dial_again)
         for pending in waiting:
             pending.reply(None)
-        if was_open and not was_closed and self.when_lost is not None:
-            self.when_lost()
+        if was_open and not was_closed and self._when_lost is not None:
+            self._when_lost()
 
     def _backoff_ms(self) -> int:
         """Returns the delay before the next dial: doubled each time, with 20 % jitter so that peers do not all

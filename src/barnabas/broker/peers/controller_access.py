@@ -67,8 +67,7 @@ class ControllerAccess:
         self._timeout_ms = request_timeout_ms
         self._make_own = make_own
         self._channel: Channel | None = None
-        #: The callback for the end of an open connection to the active controller.
-        self.when_lost: Callable[[], None] | None = None
+        self._when_lost: Callable[[], None] | None = None
         self._closed = False
 
     @cached_property
@@ -80,6 +79,10 @@ class ControllerAccess:
     def reach(self) -> Reach:
         """Returns what is known about a controller on another node that does not answer."""
         return Reach() if self._channel is None else self._channel.reach.known
+
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back whenever an open connection to the active controller ends; set before the first request."""
+        self._when_lost = callback
 
     def condition(self) -> LinkCondition | None:
         """Returns the condition of the network to the controller, if it is on another node."""
@@ -120,8 +123,7 @@ class ControllerAccess:
             if channel is not None:
                 self._host.timers.call_soon(channel.close)
             times = ChannelTimes(self._timeout_ms, backoff_ms=_RETRY_MS, backoff_ms_max=_RETRY_MS_MAX)
-            channel = Channel(self._host, self._area, address, self._client_id, times, self._security)
-            channel.when_lost = self.when_lost
+            channel = Channel(self._host, self._area, address, self._client_id, times, self._security, self._when_lost)
             self._channel = channel
         return channel
 
