@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-from barnabas.common.types import TopicPartition
+from barnabas.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.partition import Role
@@ -166,6 +166,9 @@ class WritesContinue(Listener):
         self._looked_us = now_us
         self._take(condition_of(cluster), now_us)
         image = self._decided.image()
+        if _is_limited(image, TRANSACTION_STATE_TOPIC):
+            # Coordinators with too few replicas in sync refuse what producers write in transactions, to any partition.
+            self._refused_us.clear()
         there = {}
         for topic in sorted(image.topics_by_id.values(), key=attrgetter("name")):
             for index, partition in enumerate(topic.partitions):
@@ -224,10 +227,9 @@ class WritesContinue(Listener):
         """Returns the partition if the promise applies to it now. It does not while an operator limits the traffic of
         the topic's replicas.
         """
-        config = image.topic_config(key[0].topic)
-        if any(config.get(f"{side}.replicas") for side in (LEADER, FOLLOWER)):
+        if _is_limited(image, key[0].topic):
             return None
-        configured = config.get("min.insync.replicas") or self._cluster.layout.properties.get(
+        configured = image.topic_config(key[0].topic).get("min.insync.replicas") or self._cluster.layout.properties.get(
             "min.insync.replicas", "1"
         )
         least = min(int(configured), len(partition.replicas))
@@ -288,6 +290,12 @@ class WritesContinue(Listener):
         if end > high_watermark and not is_moving:
             return f"its HW stays at {high_watermark}, {name} ends at {end}, ISR {decided.isr}"
         return ""
+
+
+def _is_limited(image: MetadataImage, topic: str) -> bool:
+    """Returns whether an operator limits the traffic of a topic's replicas."""
+    config = image.topic_config(topic)
+    return any(config.get(f"{side}.replicas") for side in (LEADER, FOLLOWER))
 
 
 def _kinds_of_links(links: Mapping[tuple[str, str], str], programs: list[str]) -> set[str]:
