@@ -321,13 +321,15 @@ class SettingsOperator:
             self._is_cleared = True
             return
         key, *others = left
+        # The broker that has to check this one can be down: the others come first.
+        last = partial(self._remove, [*others, key])
         if self._registers.is_busy(key):
-            self._client.later(_RETRY_MS, partial(self._remove, left))
+            self._client.later(_RETRY_MS, last)
             return
 
         def then(answer: Answer) -> None:
             if answer is Answer.UNKNOWN:
-                self._client.later(_RETRY_MS, partial(self._remove, left))
+                self._client.later(_RETRY_MS, last)
             else:
                 self._remove(others)
 
