@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import multiprocessing
+import os
 import secrets
 import ssl
 import sys
@@ -99,7 +100,10 @@ def one_by_one(port: int, options: Options) -> dict[str, float]:
 
 
 def storm(port: int, options: Options) -> dict[str, float]:
-    """Measures many clients that log in over TLS at the same time, until the last one is in."""
+    """Measures many clients that log in over TLS at the same time, until the last one is in. With `niceness` above 0
+    the broker and other clients run first, as if these ran on other machines.
+    """
+    os.nice(options["niceness"])
     print("ready", flush=True)
     sys.stdin.readline()
     return asyncio.run(_storm(port, options))
