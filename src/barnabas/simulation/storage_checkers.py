@@ -40,9 +40,18 @@ class _NodeProcess:
 
     def __init__(self, node: Node, now_us: int) -> None:
         self.broker = node.broker
-        self.checked_us = now_us
+        self.checked_us = self.noted_us = now_us
         self.crashes, self.wipes = node.disk.crashes, node.disk.wipes
         self.kept: dict[str, LogRemains] = {}
+        #: The end of each log whose appends are synced one by one, when that was first found.
+        self.syncs_from: dict[str, int] = {}
+
+    def note_syncs(self, node: Node) -> None:
+        """Finds the logs whose appends are synced one by one. Records from before such a setting need not be synced
+        until the next append.
+        """
+        ends = {name: log.log_end_offset for name, log in _logs(node) if _syncs_each_append(log)}
+        self.syncs_from = {name: min(end, self.syncs_from.get(name, end)) for name, end in ends.items()}
 
 
 class StorageFiles:
@@ -66,12 +75,15 @@ class StorageFiles:
             if node.broker is None or not node.is_running:
                 continue
             if current is None or current.broker is not node.broker:
-                self._begin(node, current)
+                current = self._begin(node, current)
             elif is_end or now_us >= current.checked_us + self._interval_us:
                 current.checked_us = now_us
                 self._check_node(node)
+            if now_us >= current.noted_us + SECOND_US:
+                current.noted_us = now_us
+                current.note_syncs(node)
 
-    def _begin(self, node: Node, before: _NodeProcess | None) -> None:
+    def _begin(self, node: Node, before: _NodeProcess | None) -> _NodeProcess:
         """Checks a process that has just opened its logs against what the one before left."""
         current = self._processes[node.name] = _NodeProcess(node, self._cluster.world.now_us)
         process = node.machine.process
@@ -84,6 +96,8 @@ class StorageFiles:
                 if kept is not None and kept.topic_id == log.topic_id:
                     _check_kept(node, name, log, kept, is_crash=is_crash)
         self._check_node(node)
+        current.note_syncs(node)
+        return current
 
     def _on_end(self, node: Node, current: _NodeProcess, cause: str) -> None:
         if node.broker is not current.broker:
@@ -99,7 +113,7 @@ class StorageFiles:
                 end = files.segments[-1].end_offset if files.segments else 0
                 kept_end = 0 if _is_begun_anew(node, log, files) else safe_end
                 current.kept[name] = LogRemains(log.topic_id, end, kept_end, log.log_start_offset)
-                if log.config.flush_messages == _SYNCS_EACH_APPEND and safe_end < end:
+                if _syncs_each_append(log) and safe_end < end > current.syncs_from.get(name, end):
                     where = f"{name} on {node.name}"
                     raise Violation(f"{where} has flush.messages=1, ends at {end} and is synced to {safe_end}")
         except Violation as found:
@@ -127,6 +141,10 @@ def _logs(node: Node) -> list[tuple[str, Log]]:
     logs, offline = node.broker.logs, node.broker.logs.offline_directories
     found = ((log.directory.rpartition("/"), log) for log in logs)
     return [(name, log) for (root, _, name), log in found if root not in offline and node.disk.is_dir(log.directory)]
+
+
+def _syncs_each_append(log: Log) -> bool:
+    return log.config.flush_messages == _SYNCS_EACH_APPEND
 
 
 def _is_begun_anew(node: Node, log: Log, files: LogFiles) -> bool:
