@@ -1,7 +1,8 @@
 """The check of the last stable offset of every replica, computed only from the batches of its log.
 
 The LSO is the first offset of the oldest transaction that is open, or whose marker is not yet below the HW; else the
-HW. The broker's own state is not used, and no stop, kill or truncation changes the rule.
+HW. The broker's own state is not used, and no stop, kill or truncation changes the rule. Compaction can remove the
+records of a transaction before its marker: the broker still knows where it began, and its log does not show it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from barnabas.storage.log import Log
 class _Transactions:
     """The transactions of one log, followed up to the offset `end`."""
 
-    __slots__ = ("end", "ended", "epoch", "log", "open")
+    __slots__ = ("end", "ended", "epoch", "log", "open", "orphans")
 
     def __init__(self, log: Log, epoch: int, start: int) -> None:
         self.log = log
@@ -28,6 +29,12 @@ class _Transactions:
         self.open: dict[int, int] = {}
         #: The first offset, and the offset of the marker.
         self.ended: list[tuple[int, int]] = []
+        #: The markers of transactions without records.
+        self.orphans: list[int] = []
+
+    def may_begin_earlier(self, high_watermark: int) -> bool:
+        """Returns whether a transaction whose records were removed can have begun before those that the log shows."""
+        return self.log.config.is_compacted and any(marker >= high_watermark for marker in self.orphans)
 
     def stable(self, high_watermark: int) -> int:
         self.ended = [(first, marker) for first, marker in self.ended if marker >= high_watermark]
@@ -54,7 +61,7 @@ class StableOffsets:
             known = self._known[partition] = _Transactions(now.log, now.leader_epoch, now.log_start_offset)
         self._read_on(node, partition, known, now.log_end_offset)
         expected, found = known.stable(now.high_watermark), partition.last_stable_offset
-        if found != expected:
+        if found != expected and not (found < expected and known.may_begin_earlier(now.high_watermark)):
             raise Violation(
                 f"the LSO is not where it should be: {partition.topic_partition} on {node.name} says {found}, its log "
                 f"says {expected}; HW {now.high_watermark}, open {known.open}, ended {known.ended}"
@@ -74,4 +81,6 @@ class StableOffsets:
                         known.open.setdefault(header.producer_id, header.base_offset)
                     elif header.producer_id in known.open:
                         known.ended.append((known.open.pop(header.producer_id), header.base_offset))
+                    else:
+                        known.orphans.append(header.base_offset)
                 known.end = header.next_offset
