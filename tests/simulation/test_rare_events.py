@@ -259,6 +259,7 @@ def test_many_events_have_a_floor() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.long_turns("the collector of this process walks over what hundreds of runs left")
 @pytest.mark.timeout(7200)
 def test_two_hundred_seeds_reach_each_event_as_often_as_its_floor_says() -> None:
     runs = count_runs()
