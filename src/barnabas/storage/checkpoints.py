@@ -84,6 +84,15 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
     disk.sync_dir(path.rpartition("/")[0] or "/")
 
 
+def check_room(disk: Disk, path: str, data: Buffer) -> None:
+    """Raises OSError if the disk has no room for these bytes as a new version of the file at `path`."""
+    temporary = path + _TEMPORARY_SUFFIX
+    try:
+        disk.write(temporary, data)
+    finally:
+        remove_quietly(disk, temporary)
+
+
 def remove_quietly(disk: Disk, path: str) -> None:
     """Removes the file that a failed operation began to write, and raises no error: the caller gets the error of that
     operation.

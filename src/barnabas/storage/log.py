@@ -28,6 +28,7 @@ from barnabas.records.deferred import DeferredValidation
 from barnabas.records.header import corrupt
 from barnabas.records.validate import AppendRules, stamp, validate_for_append
 from barnabas.storage import retention
+from barnabas.storage.checkpoints import check_room
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
 from barnabas.storage.health import SLOW_S
@@ -351,16 +352,16 @@ class Log(LogReader):
 
     def truncate_to(self, offset: int) -> None:
         """Removes everything at or above `offset` (a follower's divergence), including a batch that spans it. Does
-        nothing at or above the LEO."""
+        nothing at or above the LEO. Raises StorageFault; StorageExhausted if nothing has changed."""
         if offset >= self.log_end_offset:
             return
         if offset <= self.segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return
+        _prepare_truncation(self, self._services.disk, offset)
         self._sync.truncating()
         self._tail_positions.clear()
         try:
-            _lower_recovery_point(self, offset)
             # Segments are removed from the end, each step durable before the next: truncated records must not come back
             # (G27), and certainly not with a gap before them.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
@@ -383,12 +384,12 @@ class Log(LogReader):
             raise _partial_failure(self, "cannot truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empties the log. The next record gets this offset."""
+        """Empties the log. The next record gets this offset. Raises StorageFault; StorageExhausted if nothing has
+        changed."""
+        _prepare_truncation(self, self._services.disk, 0)
         self._sync.truncating()
         self._tail_positions.clear()
         try:
-            self.persist_identity()
-            _lower_recovery_point(self, 0)
             self._drop(list(self.segments))
             self.segments.add(offset)
             _truncate_holes(self, self._services.disk, 0)
@@ -508,12 +509,21 @@ class Log(LogReader):
         self.producers.snapshots.directory = directory
 
 
-def _lower_recovery_point(log: Log, offset: int) -> None:
+def _prepare_truncation(log: Log, disk: Disk, offset: int) -> None:
     """Lowers the recovery point before offsets at or above `offset` are removed: otherwise the next startup would miss
-    them. Raises OSError."""
-    if offset < log.recovery_point:
-        log.recovery_point = offset
-        log.signals.keeper.on_truncating(log)
+    them. Makes sure that there is room for the files that a truncation writes again: one that is half done makes the
+    directory fail.
+    """
+    before = log.recovery_point
+    try:
+        log.persist_identity()
+        check_room(disk, log.epochs.path, log.epochs.encode())
+        if offset < before:
+            log.recovery_point = offset
+            log.signals.keeper.on_truncating(log)
+    except OSError as error:
+        log.recovery_point = before
+        raise fault(log, "cannot truncate", error) from error
 
 
 def _truncate_holes(log: Log, disk: Disk, end_offset: int) -> None:
