@@ -97,7 +97,10 @@ def read_log(disk: Disk, directory: str) -> LogFiles:
         elif suffix == "snapshot":
             raw = disk.read(f"{directory}/{name}")
             # A power failure can damage a snapshot, which a start ignores.
-            if crc32c(raw[_CHECKSUM_END:]) == int.from_bytes(raw[_CHECKSUM_END - 4 : _CHECKSUM_END], "big"):
+            is_whole = len(raw) >= _PRODUCERS_FROM  # A power failure can leave an empty file.
+            if is_whole and crc32c(raw[_CHECKSUM_END:]) == int.from_bytes(
+                raw[_CHECKSUM_END - 4 : _CHECKSUM_END], "big"
+            ):
                 snapshots[int(stem)] = [
                     SavedProducer(*fields) for fields in _PRODUCER.iter_unpack(raw[_PRODUCERS_FROM:])
                 ]
@@ -143,12 +146,13 @@ def read_batches(data: bytes) -> list[Batch]:
             producer,
             producer_epoch,
             sequence,
-            _,
+            count,
         ) = _BATCH.unpack_from(data, position)
         if magic != 2 or length < _BATCH.size - 12 or position + 12 + length > end:
             break
         marker = None
-        if flags & _CONTROL and producer >= 0:
+        # Compaction keeps the last batch of a producer without its record.
+        if flags & _CONTROL and producer >= 0 and count:
             marker = _marker(data, position + _BATCH.size, base_timestamp)
         fields = (base, base + delta, position, 12 + length, epoch, timestamp, producer, producer_epoch, sequence)
         found.append(Batch(*fields, bool(flags & _TRANSACTIONAL), marker))
