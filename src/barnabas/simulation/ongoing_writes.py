@@ -45,6 +45,8 @@ _INTERVAL_US: Final = SECOND_US // 4
 #: The bound without faults, and for faults that are noticed immediately: 3 s, and a second for what seeds draw (slow
 #: links, long request times).
 _SHORT_MS: Final = 4_000
+#: The tick of a ZooKeeper server, by default.
+_TICK_MS: Final = 3_000
 _SLOW_DISK_MS: Final = 16_000
 #: The time from the start of a process until its replicas are in their ISRs again, apart from heartbeats.
 _RESTART_MS: Final = 3_000
@@ -78,7 +80,8 @@ class Bounds:
         session_ms = (
             ms("broker.session.timeout.ms", 9_000) if has_quorum else ms("zookeeper.session.timeout.ms", 18_000)
         )
-        session_ms += election_ms
+        # ZooKeeper ends sessions at multiples of its tick.
+        session_ms += election_ms if has_quorum else election_ms + _TICK_MS
         lag_ms = max(ms("replica.lag.time.max.ms", 30_000) * 3 // 2 + 1_000, session_ms)
         self._during = {
             OFF: session_ms,
