@@ -27,6 +27,7 @@ class QuietEnvironment:
     """An implementation of `replication.partition.Environment` for a broker without other events."""
 
     lag_ms_max = 1000
+    followed_ms = 1000
     pushes_high_watermark = False
 
     def __init__(self, host: MemoryHost) -> None:

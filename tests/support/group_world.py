@@ -52,6 +52,8 @@ class MemoryPartitions:
         self.committed: dict[TopicPartition, int] = {}
         self.log_start: dict[TopicPartition, int] = {}
         self.holding = False
+        #: Whether no other broker can lead.
+        self.followed = True
         self.refuse_with: ErrorCode | None = None
         self.reads = 0
         self.bytes_max = 1_048_588
@@ -70,6 +72,9 @@ class MemoryPartitions:
         self._held.append((partition, self.next_offset[partition], lambda code, _: done(code, base_offset)))
         if not self.holding:
             self.commit()
+
+    def is_followed(self, partition: TopicPartition) -> bool:
+        return self.followed
 
     def batch_bytes_max(self, partition: TopicPartition) -> int:
         return self.bytes_max

@@ -36,6 +36,9 @@ class PartitionWriter(Protocol):
         """Appends with acks=all. Calls `done(code, base offset)` once, when the batch is committed or has failed,
         possibly during this call."""
 
+    def is_followed(self, partition: TopicPartition) -> bool:
+        """Returns whether no other broker can lead the partition, except for about a second."""
+
     def batch_bytes_max(self, partition: TopicPartition) -> int:
         """Returns the largest accepted batch size (`max.message.bytes` of the topic)."""
 
@@ -205,6 +208,13 @@ class ShardLog:
         """Returns whether leadership was lost. A writer that works in several turns of the loop checks this before
         each."""
         return self._is_closed
+
+    @property
+    def is_followed(self) -> bool:
+        """Returns whether the shard can only just have another coordinator, if it has one: the followers of its
+        partition fetch.
+        """
+        return self._writer.is_followed(self._partition)
 
     def append(
         self,

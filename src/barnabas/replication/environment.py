@@ -10,6 +10,7 @@ from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.replication.fetch_items import NO_REPLICA
 from barnabas.replication.follower_waits import FollowerWaits
 from barnabas.replication.isr_changes import IsrChanges, SendRequest
+from barnabas.replication.leadership import FOLLOWED_MS
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_selector import selector_of
 
@@ -45,6 +46,10 @@ class ReplicaEnvironment:
     @property
     def lag_ms_max(self) -> int:
         return self._config.int_of("replica.lag.time.max.ms")
+
+    @property
+    def followed_ms(self) -> int:
+        return max(FOLLOWED_MS, 2 * self._config.int_of("replica.fetch.wait.max.ms"))
 
     def now_ms(self) -> int:
         return self._clock.now_ms()

@@ -38,6 +38,15 @@ class InternalPartitions:
         base_offset = info.first_offset
         leader.await_commit(info.last_offset + 1, lambda code: done(code, base_offset))
 
+    def is_followed(self, partition: TopicPartition) -> bool:
+        """Returns whether this broker leads the partition, and its followers fetch: otherwise another broker may lead
+        it by now.
+        """
+        try:
+            return self._replicas.leader(*partition).is_followed
+        except RequestFailed:
+            return False
+
     def batch_bytes_max(self, partition: TopicPartition) -> int:
         """Returns `max.message.bytes`, or no limit if this broker does not lead, since the append then reports that."""
         try:

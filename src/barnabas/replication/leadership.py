@@ -27,7 +27,7 @@ UNKNOWN: Final = -1
 _NEVER_MS: Final = -(1 << 62)
 _UNREACHABLE: Final = 1 << 62
 #: Idle followers fetch every 500 ms (`replica.fetch.wait.max.ms`): this is twice as long.
-_FOLLOWED_MS: Final = 1_000
+FOLLOWED_MS: Final = 1_000
 
 
 class SessionFetch:
@@ -214,12 +214,12 @@ class Leadership:
     def maximal_isr(self) -> tuple[int, ...]:
         return self.isr if self.proposed is None else (*self.isr, *(r for r in self.proposed if r not in self.isr))
 
-    def is_followed(self, now_ms: int) -> bool:
-        """Returns whether all other members of the maximal ISR have fetched lately: then none of them has led a later
-        epoch for longer than `_FOLLOWED_MS`, because a leader does not fetch; and only members are elected cleanly.
+    def is_followed(self, now_ms: int, within_ms: int = FOLLOWED_MS) -> bool:
+        """Returns whether all other members of the maximal ISR have fetched within this time: then none of them has led
+        a later epoch for longer, because a leader does not fetch; and only members are elected cleanly.
         """
         followers = (self.followers.get(replica) for replica in self.maximal_isr if replica != self.node_id)
-        return all(follower is None or follower.fetched_within(now_ms, _FOLLOWED_MS) for follower in followers)
+        return all(follower is None or follower.fetched_within(now_ms, within_ms) for follower in followers)
 
     def high_watermark(self, leader_leo: int, now_ms: int, lag_ms_max: int, may_join: MayJoin) -> int:
         """Returns the high watermark that follows from the LEOs: the lowest one of the replicas to wait for. UNKNOWN

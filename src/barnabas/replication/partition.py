@@ -39,6 +39,10 @@ class Environment(Protocol):
     def lag_ms_max(self) -> int:
         """The value of `replica.lag.time.max.ms`."""
 
+    @property
+    def followed_ms(self) -> int:
+        """The time within which followers fetch, even if there is nothing new: twice `replica.fetch.wait.max.ms`."""
+
     def now_ms(self) -> int: ...
 
     def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
@@ -306,10 +310,13 @@ class Partition:
 
     @property
     def is_followed(self) -> bool:
-        """Whether all members of the ISR fetch: then no other replica can have been elected, except in the last
-        second.
+        """Whether all members of the ISR fetch: then no other replica can have been elected, except within the last
+        `followed_ms`, a second by default.
         """
-        return self.leadership is not None and self.leadership.is_followed(self._environment.now_ms())
+        environment = self._environment
+        return self.leadership is not None and self.leadership.is_followed(
+            environment.now_ms(), environment.followed_ms
+        )
 
     # -- the role of a follower
 

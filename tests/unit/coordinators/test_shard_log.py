@@ -5,7 +5,7 @@ nothing.
 from __future__ import annotations
 
 import pytest
-from tests.support.group_world import Answer, Context, GroupWorld, MemoryPartitions
+from tests.support.group_world import Answer, Context, GroupWorld, MemoryPartitions, fetched
 
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -161,3 +161,17 @@ def test_what_cannot_be_encoded_is_not_on_its_way(monkeypatch: pytest.MonkeyPatc
     world.commit("g", {("orders", 0): 6})
     world.pass_ms(world.config.offsets_retention_ms + 2 * world.config.offsets_retention_check_interval_ms)
     assert world.find("g") is None
+
+
+@pytest.mark.parametrize("require_stable", [False, True])
+def test_a_coordinator_that_may_have_a_successor_has_no_offsets(require_stable: bool) -> None:
+    """A coordinator that was cut off from controllers and followers answered with what was committed before. A client
+    in a transaction, which had taken over from another one, processed records a second time.
+    """
+    world = GroupWorld()
+    world.commit("g", {("orders", 0): 45})
+    world.log.followed = False
+    (group,) = world.fetch("g", {"orders": [0]}, require_stable=require_stable).response.groups
+    assert (group.error_code, group.topics) == (ErrorCode.NOT_COORDINATOR, [])
+    world.log.followed = True
+    assert fetched(world.fetch("g", {"orders": [0]}, require_stable=require_stable)) == {("orders", 0): 45}

@@ -214,7 +214,9 @@ class OffsetRequests:
 
     def _fetch(self, fetch: _Fetch, require_stable: bool, give: Callable[[_Fetched], None]) -> None:
         """Reads the offsets of one group. With `require_stable` it waits for the commits in flight: the reader may
-        be the successor of their committer."""
+        be the successor of their committer. A coordinator that may have a successor refuses: it does not have what
+        was committed there, and a client in a transaction would process records a second time.
+        """
         try:
             shard = self._shard(fetch.group_id, may_be_empty=True)
             consumer_group = shard.consumers.find(fetch.group_id)
@@ -229,7 +231,9 @@ class OffsetRequests:
             another coordinator may have taken it over, or may still commit it. The client then searches for the new
             coordinator; Java's consumer treats COORDINATOR_NOT_AVAILABLE here as fatal.
             """
-            if code is ErrorCode.NONE:
+            if code is ErrorCode.NONE and not shard.log.is_followed:
+                give(_Fetched(fetch.group_id, ErrorCode.NOT_COORDINATOR, ()))
+            elif code is ErrorCode.NONE:
                 in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))
             else:
                 answer = client_error(code)
