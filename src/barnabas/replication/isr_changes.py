@@ -5,7 +5,9 @@ proposals go with the next one.
 
     NONE                       the partition adopts the result, unless the metadata already contains something newer
     INELIGIBLE_REPLICA, ...    the proposal is withdrawn; the partition proposes again when it has a reason
-    FENCED_LEADER_EPOCH, ...   this broker no longer leads, or in another epoch: the metadata will contain the change
+    FENCED_LEADER_EPOCH, ...   this broker no longer leads, or in another epoch: the metadata will contain the change.
+                               If they do not, the controller answered from a decision that was never committed, and
+                               the proposal is sent again
     any other error            sent again after a pause
 """
 
@@ -27,9 +29,11 @@ SendRequest = Callable[[Message, Callable[[Message | None], None]], None]
 _State = AlterPartitionRequest.BrokerState
 
 _RETRY_MS: Final = 50
+#: The time within which the metadata contain what a controller knows.
+_OVERTAKEN_MS: Final = 2_000
 #: The proposal is withdrawn; the committed ISR remains.
 _WITHDRAWN: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-#: The controller has newer metadata, which this broker will receive.
+#: The controller has newer metadata, which this broker will receive if they are committed.
 _OVERTAKEN: Final = frozenset(
     {
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -63,6 +67,8 @@ class IsrChanges:
         #: The proposals in flight, with the ISR at the time they were sent.
         self._in_flight: dict[tuple[bytes, int], tuple[Proposer, Leadership, tuple[int, ...]]] = {}
         self._scheduled = False
+        #: The proposals that newer metadata should replace.
+        self._overtaken: dict[Proposer, Leadership] = {}
         #: ISRs that the controller shrank or expanded on request, and refused requests, since startup.
         self.shrinks = 0
         self.expands = 0
@@ -165,6 +171,16 @@ class IsrChanges:
             leadership.withdraw()
             return False
         if code in _OVERTAKEN:
+            if not self._overtaken:
+                self._timers.call_later(_OVERTAKEN_MS, self._repeat_overtaken)
+            self._overtaken[partition] = leadership
             return False
         self._waiting[partition] = leadership
         return True
+
+    def _repeat_overtaken(self) -> None:
+        """Sends the proposals again that no newer metadata have replaced."""
+        overtaken, self._overtaken = self._overtaken, {}
+        for partition, leadership in overtaken.items():
+            if partition.leadership is leadership and leadership.proposed is not None:
+                self.submit(partition)

@@ -208,3 +208,21 @@ def test_nothing_had_to_change() -> None:
     world.propose(led, (1, 2, 3))
     world.answer(row(isr=(1, 2, 3), epoch=10))
     assert (led.lead.proposed, led.lead.isr) == (None, (1, 2, 3))
+
+
+def test_an_outdated_proposal_is_sent_again_if_no_newer_metadata_arrive() -> None:
+    """The controller answered from a decision that was lost with its office, or with a write to ZooKeeper. The ISR of
+    the partition did not change any more.
+    """
+    world, led, replaced = World(), Led(0), Led(1)
+    for each in (led, replaced):
+        each.lead.propose((1, 2))
+        world.changes.submit(each)
+    world.time.run_for(0)
+    world.answer(row(ErrorCode.FENCED_LEADER_EPOCH), row(ErrorCode.FENCED_LEADER_EPOCH, index=1))
+    replaced.lead.on_image(PartitionImage((1, 2, 3), (1, 3), 1, 5, 12), 0)
+    world.time.run_for(3_000)
+    assert len(world.requested) == 2
+    assert [each.partition_index for each in world.last().topics[0].partitions] == [0]
+    world.answer(row(isr=(1, 2)))
+    assert (led.lead.isr, led.commits) == ((1, 2), 1)
