@@ -179,7 +179,7 @@ class IsrChanges:
         return True
 
     def _repeat_overtaken(self) -> None:
-        """Sends the proposals again that no newer metadata have replaced."""
+        """Sends the proposals again that no newer metadata has replaced."""
         overtaken, self._overtaken = self._overtaken, {}
         for partition, leadership in overtaken.items():
             if partition.leadership is leadership and leadership.proposed is not None:
