@@ -219,7 +219,7 @@ _NOT_IN_SYNC = "the replicas are not in sync again although everything healed"
 _LINKS = (FaultKind.SLOW_LINK, FaultKind.ONE_WAY)
 
 FOUND_BY: dict[Mutation, Find] = {
-    epoch_check_left_out: Find(8, "two controllers write", _LINKS),
+    epoch_check_left_out: Find(63, "two controllers write", _LINKS),
     refused_claim_taken_for_won: Find(2, _NOT_IN_SYNC, (FaultKind.EXPIRE, FaultKind.KILL)),
     lost_answer_taken_for_failure: Find(2, "a leader that no state names", (FaultKind.LOSE_ANSWER,)),
     isr_changed_without_compare_and_set: Find(43, _NOT_IN_SYNC),
