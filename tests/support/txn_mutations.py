@@ -164,8 +164,11 @@ def the_next_epoch_is_fenced_until_the_last_is_complete(patch: pytest.MonkeyPatc
 
 
 def waiting_readers_do_not_get_the_failure(patch: pytest.MonkeyPatch) -> None:
-    """Lets a read that waited for pending commits succeed although these were lost when a successor took over."""
+    """Lets a read that waited for pending commits succeed although these were lost when a successor took over, and
+    although the followers do not fetch.
+    """
     patch.setattr(ShardLog, "_worst_since", lambda self, number: ErrorCode.NONE)
+    patch.setattr(ShardLog, "is_followed", True)
 
 
 #: The first seed that finds each mistake.

@@ -47,9 +47,7 @@ class Decisions:
         for (tp, _), earlier, decided in changed_partitions(before, now):
             min_isr = min(self.min_isr(now, tp.topic), len(decided.replicas))
             problem = _state_problem(None if self._unregisters else now, decided, min_isr)
-            # In ZooKeeper mode the assignment has a znode of its own, which can change before the state does.
-            is_assigned = self._unregisters and earlier is not None and _state_of(earlier) == _state_of(decided)
-            if not problem and earlier is not None and not is_assigned:
+            if not problem and earlier is not None:
                 may_be_unclean = any(self.allows_unclean(image, tp.topic) for image in (before, now))
                 problem = _step_problem(earlier, decided, may_be_unclean=may_be_unclean)
                 if not problem and min_isr == min(self.min_isr(before, tp.topic), len(earlier.replicas)):
@@ -95,11 +93,6 @@ def _state_problem(image: MetadataImage | None, decided: PartitionImage, min_isr
     if elr and len(isr) >= min_isr:
         return "an ELR although the ISR is large enough"
     return ""
-
-
-def _state_of(partition: PartitionImage) -> tuple[object, ...]:
-    """Returns what the znode of the partition's state contains, with its version."""
-    return (partition.leader, partition.leader_epoch, partition.isr, partition.partition_epoch)
 
 
 def _step_problem(earlier: PartitionImage, decided: PartitionImage, *, may_be_unclean: bool) -> str:
