@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from barnabas.broker.authorizer import Authorizer
+from barnabas.cli.acl_requests import creation_of, filter_of
 from barnabas.common.config import BrokerConfig
 from barnabas.controller.requests import acls
 from barnabas.controller.requests.view import ControllerView
@@ -72,19 +73,6 @@ def rules(count: int) -> list[AclRule]:
         name = f"team-{user}." if pattern == AclPattern.PREFIXED else f"orders-{user}"
         found.append(AclRule(resource, name, pattern, operation, f"User:user-{user}", "*", AclPermission.ALLOW))
     return found
-
-
-def creation(rule: AclRule) -> CreateAclsRequest.AclCreation:
-    """Returns the rule as a part of a request."""
-    return CreateAclsRequest.AclCreation(
-        resource_type=rule.resource_type,
-        resource_name=rule.resource_name,
-        resource_pattern_type=rule.pattern_type,
-        principal=rule.principal,
-        host=rule.host,
-        operation=rule.operation,
-        permission_type=rule.permission,
-    )
 
 
 class Model:
@@ -157,20 +145,8 @@ def change_ms(model: Model, index: int, asked: list[Question]) -> tuple[float, f
     rule = AclRule(
         AclResource.TOPIC, f"new-{index}", AclPattern.LITERAL, AclOperation.READ, "User:new", "*", AclPermission.ALLOW
     )
-    added = CreateAclsRequest(creations=[creation(rule)])
-    removed = DeleteAclsRequest(
-        filters=[
-            DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=rule.resource_type,
-                resource_name_filter=rule.resource_name,
-                pattern_type_filter=rule.pattern_type,
-                principal_filter=rule.principal,
-                host_filter=rule.host,
-                operation=rule.operation,
-                permission_type=rule.permission,
-            )
-        ]
-    )
+    added = CreateAclsRequest(creations=[creation_of(rule)])
+    removed = DeleteAclsRequest(filters=[filter_of(rule)])
     ask(model.authorizer, asked)
     begun = time.process_time()
     model.decide(lambda view: acls.create_acls(view, added, "bench"))

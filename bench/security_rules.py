@@ -19,10 +19,11 @@ from pathlib import Path
 
 import report
 import wire
+from barnabas.cli.acl_requests import creation_of
 from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource, AclRule
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from client import percentile
-from rules_model import creation, rules
+from rules_model import rules
 from secure_broker import RULES, SecureBroker
 from security_requests import UNBATCHED
 from targets import Barnabas, addresses, resident_mb
@@ -196,7 +197,7 @@ def _filled(link: wire.Link, count: int, requests: int) -> dict[str, float]:
 
 
 def _create(link: wire.Link, added: Sequence[AclRule]) -> None:
-    request = CreateAclsRequest(creations=[creation(rule) for rule in added])
+    request = CreateAclsRequest(creations=[creation_of(rule) for rule in added])
     answer = link.call(request, _CREATE_ACLS_VERSION, CreateAclsResponse)
     if any(each.error_code for each in answer.results):
         raise RuntimeError(f"CreateAcls was refused: {answer.results[0]}")

@@ -14,6 +14,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from barnabas.cli import clients, output
+from barnabas.cli.acl_requests import creation_of, filter_of
 from barnabas.cli.explain_story import Event
 from barnabas.cli.journal_reader import all_events
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
@@ -146,17 +147,8 @@ def _on_rule(work: Callable[[str, AclRule], None]) -> Callable[[str, AclRule], N
 @_on_rule
 def add(bootstrap: str, rule: AclRule) -> None:
     """Add a rule; each broker applies it as soon as it receives it"""
-    creation = CreateAclsRequest.AclCreation(
-        resource_type=rule.resource_type,
-        resource_name=rule.resource_name,
-        resource_pattern_type=rule.pattern_type,
-        principal=rule.principal,
-        host=rule.host,
-        operation=rule.operation,
-        permission_type=rule.permission,
-    )
     with clients.wire(bootstrap) as wire:
-        (row,) = wire.call(CreateAclsRequest(creations=[creation]), _VERSION, CreateAclsResponse).results
+        (row,) = wire.call(CreateAclsRequest(creations=[creation_of(rule)]), _VERSION, CreateAclsResponse).results
     _check(row.error_code, row.error_message, "cannot add the rule")
     print(f"added: {_shown(rule)}")
 
@@ -167,17 +159,8 @@ def remove(bootstrap: str, rule: AclRule) -> None:
 
     The exit code is 1 if there is no such rule.
     """
-    wanted = DeleteAclsRequest.DeleteAclsFilter(
-        resource_type_filter=rule.resource_type,
-        resource_name_filter=rule.resource_name,
-        pattern_type_filter=rule.pattern_type,
-        principal_filter=rule.principal,
-        host_filter=rule.host,
-        operation=rule.operation,
-        permission_type=rule.permission,
-    )
     with clients.wire(bootstrap) as wire:
-        (row,) = wire.call(DeleteAclsRequest(filters=[wanted]), _VERSION, DeleteAclsResponse).filter_results
+        (row,) = wire.call(DeleteAclsRequest(filters=[filter_of(rule)]), _VERSION, DeleteAclsResponse).filter_results
     _check(row.error_code, row.error_message, "cannot remove the rule")
     if not row.matching_acls:
         raise Failure(f"there is no such rule: {_shown(rule)}", "`barnabas acls list` shows the rules")

@@ -13,6 +13,7 @@ from barnabas.broker.requests.cluster_side import FeatureView
 from barnabas.broker.requests.context import EncodedVersions, Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Buffer
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS
 from barnabas.protocol.client_software import is_well_formed
@@ -45,13 +46,9 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     key = (request.connection.listener, request.api_version)
     kept = services.encoded_versions.get(key)
     if kept is None or kept.offers is not offers or kept.features != features:
-        body = bytearray()
-        codec.encode_into(_answer(request, features), request.api_version, body)
-        kept = services.encoded_versions[key] = EncodedVersions(offers, features, bytes(body))
-    head = start_response(request.correlation_id, 0)
-    head += kept.body
-    finish_response(head)
-    return [head]
+        body = bytes(codec.encode(_answer(request, features), request.api_version))
+        kept = services.encoded_versions[key] = EncodedVersions(offers, features, body)
+    return _framed(request, kept.body)
 
 
 def _answer(request: InFlight, features: FeatureView) -> ApiVersionsResponse:
@@ -78,9 +75,13 @@ def _answer(request: InFlight, features: FeatureView) -> ApiVersionsResponse:
 
 
 def _encode(request: InFlight, response: ApiVersionsResponse, version: int) -> Chunks:
-    """Encodes the response, always with header version 0, so that any client can read it (KIP-511)."""
     response = response if request.throttle is None else request.throttle.with_throttle_time(response, version)
+    return _framed(request, codec.encode(response, version))
+
+
+def _framed(request: InFlight, body: Buffer) -> Chunks:
+    """Returns the response with its header, always in version 0, so that any client can read it (KIP-511)."""
     head = start_response(request.correlation_id, 0)
-    codec.encode_into(response, version, head)
+    head += body
     finish_response(head)
     return [head]

@@ -194,7 +194,7 @@ class _PendingFetch:
         self._items = items
         self._plan = plan
         self._progress = 0 if session is None else session.progress
-        self._rules_version = 0 if services.authorizer is None else services.authorizer.version
+        self._rules_version = services.rules_version
 
     def read(self, *, may_wait: bool = True) -> Generator[int, None, Chunks | None]:
         """Reads all partitions. Returns the response, or None if it is sent later."""
@@ -247,8 +247,7 @@ class _PendingFetch:
 
     def _have_rules_changed(self) -> bool:
         """Returns whether a right can have ended since the partitions were judged."""
-        authorizer = self._services.authorizer
-        return authorizer is not None and authorizer.version != self._rules_version
+        return self._services.rules_version != self._rules_version
 
     def _is_delayed(self, outcome: FetchRound, may_wait: bool) -> bool:
         """Returns whether the fetch has to wait, for the disk or for more records; if so, the wait has begun."""

@@ -140,6 +140,11 @@ class Services:
         self.memory.count_bytes_of(lambda: self.steps.held_bytes)
 
     @property
+    def rules_version(self) -> int:
+        """Returns a number that changes with each change of the rules; the same one always without an authorizer."""
+        return 0 if self.authorizer is None else self.authorizer.version
+
+    @property
     def quorum(self) -> QuorumServices:
         """Returns the parts of KRaft mode. APIs that use them are not offered in ZooKeeper mode."""
         assert self._quorum is not None, "only in KRaft mode"

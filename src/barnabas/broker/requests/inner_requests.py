@@ -188,8 +188,7 @@ def in_pieces(
     pieces have been passed to the handler; `outer` is answered when all of them are. If the request was authorized, in
     this turn, as one of `authorized_by`, the pieces that are left when a rule changes are authorized again.
     """
-    authorizer = services.authorizer
-    version = 0 if authorizer is None else authorizer.version
+    version = services.rules_version
 
     def handle(piece: Message, answered: Callable[[Message], None]) -> None:
         inner = InnerRequest(
@@ -204,7 +203,7 @@ def in_pieces(
         )
         inner.token_authenticated, inner.is_forwarded = outer.token_authenticated, outer.is_forwarded
         allowed: Message | None = piece
-        if authorized_by is not None and authorizer is not None and authorizer.version != version:
+        if authorized_by is not None and services.rules_version != version:
             allowed = whole(inner.authorize(authorized_by, piece, services))
         if allowed is not None:
             inner.serve_with(handler, allowed, services)

@@ -16,14 +16,11 @@ def judged_reply(
     """Returns the function that sends the response to a request without rows, which was authorized in this turn. If a
     rule changes before the response, the request is authorized again, and may be refused.
     """
-    authorizer = services.authorizer
-    if authorizer is None:
-        return context.reply
-    version = authorizer.version
+    version = services.rules_version
 
     def reply(response: Message) -> None:
         refusal: Message | None = None
-        if authorizer.version != version:
+        if services.rules_version != version:
             refusal = whole(authorized(context, handler, request, services)).response
         context.reply(response if refusal is None else refusal)
 
