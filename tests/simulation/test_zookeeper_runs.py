@@ -29,6 +29,14 @@ def test_every_promise_holds(seed: int) -> None:
     assert outcome.acked > 50
 
 
+def test_a_write_decided_on_top_of_a_refused_one_is_refused() -> None:
+    """Seed 1146 wrote the assignment of a moved partition without its state: while ZooKeeper was away, the controller
+    had queued another change of the same topic, which expected the version that another client's write then had.
+    """
+    outcome = run(replace(QUICK, seed=1146, faults_s=60))
+    assert not outcome.failed, explain(outcome)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("first", range(1000, 1200, 20))
 def test_every_promise_holds_in_many_runs(first: int) -> None:

@@ -218,6 +218,44 @@ def test_the_last_unit_is_not_written_if_an_earlier_one_was_not() -> None:
     assert world.data("/topic") == b"old"
 
 
+def test_writes_that_expect_versions_of_one_znode_follow_each_other() -> None:
+    world = World("/a", "/b")
+    world.write(setting("/a"))
+    world.write(setting("/b"))
+    world.write(setting("/a", b"later", 4))
+    assert world.store.waiting == 2, "the third waits for the first"
+    world.store.answer_all()
+    assert world.settled == [[], [], []]
+    assert world.data("/a") == b"later"
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_write_decided_on_top_of_a_conflict_is_one_even_if_the_version_fits(is_connected: bool) -> None:
+    """Another client's write has the version that the first one would have had: the second one, which builds on the
+    first, expects exactly that.
+    """
+    world = World("/topic", "/0/state", "/1/state")
+    first = Unit("t", (set_data("/topic", b"1", 3), set_data("/0/state", b"1", 3)))
+    second = Unit("t", (set_data("/topic", b"2", 4), set_data("/1/state", b"2", 3)))
+    if not is_connected:
+        world.writer.suspend()
+    world.store.set("/topic", b"by an operator")
+    world.write(first)
+    world.write(second)
+    world.writer.resume()
+    world.store.answer_all()
+    assert [[conflict.unit for conflict in conflicts] for conflicts in world.settled] == [[first], [second]]
+    assert (world.data("/topic"), world.data("/1/state")) == (b"by an operator", b"old")
+    world.write(setting("/topic", b"too early", 4), setting("/1/state"))
+    world.store.answer_all()
+    assert [conflict.unit.writes[0].path for conflict in world.settled[2]] == ["/topic", "/1/state"]
+    world.writer.was_read("t")
+    world.write(setting("/topic", b"decided again", 4))
+    world.store.answer_all()
+    assert world.settled[3] == []
+    assert world.data("/topic") == b"decided again"
+
+
 def test_a_closed_writer_is_silent() -> None:
     """G34: whoever resigns because the session expired writes nothing, and hears nothing, in the next one."""
     world = World("/a", "/b")

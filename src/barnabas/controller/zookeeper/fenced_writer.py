@@ -15,6 +15,10 @@
 
 The writes of a unit take effect together or not at all. A unit with `is_last` follows when all earlier units of its key
 are done, and is in conflict if one of them is in conflict.
+
+A write that expects a version follows when all earlier writes of its znode are settled, and after a conflict about this
+znode it is in conflict, too, until the topic is read again (`was_read`). It was decided on top of a write that did not
+happen, and the version that it expects can be that of another client's write.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from typing import Final, NamedTuple
 from barnabas.controller.zookeeper.znode_writes import ZnodeWrite, check
 from barnabas.znodes import paths
 from barnabas.zookeeper.client.store import MultiReply, ReadReply, ZnodeContent, ZnodeStore
-from barnabas.zookeeper.wire.codes import ErrorCode
+from barnabas.zookeeper.wire.codes import ANY_VERSION, ErrorCode
 
 #: Half of `jute.maxbuffer`, the largest request that a server takes by default.
 GROUP_BYTES_MAX: Final = 500_000
@@ -82,6 +86,11 @@ class _Attempt:
     #: Whether the attempt was refused, as part of a group or alone, or its answer was lost.
     is_suspect: bool = field(default=False, compare=False)
 
+    def expecting(self) -> Iterator[str]:
+        """Yields the znodes whose versions the writes expect."""
+        for unit in self.units:
+            yield from _expecting(unit)
+
 
 class FencedWriter:
     """Writes for one controller epoch. `epoch_version` is the data version of `/controller_epoch` after the claim;
@@ -97,6 +106,10 @@ class FencedWriter:
         self._in_flight = 0
         #: The number of suspect attempts that are not settled: while there are any, one request is in flight at a time.
         self._suspects = 0
+        #: The znodes whose versions the attempts in flight expect.
+        self._awaited: set[str] = set()
+        #: The znodes of conflicts whose topics have not been read again, by the key of the unit.
+        self._stale: dict[str, set[str]] = {}
         self._is_connected = True
         self._is_closed = False
 
@@ -123,6 +136,10 @@ class FencedWriter:
         self._is_closed = True
         self._queue.clear()
 
+    def was_read(self, key: str) -> None:
+        """Ends the conflicts about this key: later writes are decided on what its znodes contain."""
+        self._stale.pop(key, None)
+
     def suspend(self) -> None:
         """Stops sending: the connection to ZooKeeper is lost, but possibly not the session."""
         self._is_connected = False
@@ -135,11 +152,11 @@ class FencedWriter:
     def _send(self) -> None:
         while self._queue and self._may_send(self._queue[0]):
             attempt = heapq.heappop(self._queue)
-            unit = attempt.units[0]
-            if unit.is_last and any(conflict.unit.key == unit.key for conflict in attempt.decision.conflicts):
-                self._settle(attempt, [Conflict(unit, {})])
+            if any(self._is_refused(unit, attempt.decision) for unit in attempt.units):
+                self._refuse(attempt)
                 continue
             self._in_flight += 1
+            self._awaited.update(attempt.expecting())
             parts = [self._fence, *(write.part() for unit in attempt.units for write in unit.writes)]
             self._store.multi(parts, partial(self._on_reply, attempt))
 
@@ -147,12 +164,29 @@ class FencedWriter:
         if self._is_closed or not self._is_connected:
             return False
         alone = self._suspects > 0 or attempt.units[0].is_last
-        return self._in_flight < (1 if alone else WINDOW)
+        if self._in_flight >= (1 if alone else WINDOW):
+            return False
+        return not self._awaited or self._awaited.isdisjoint(attempt.expecting())
+
+    def _is_refused(self, unit: Unit, decision: _Decision) -> bool:
+        """Returns whether an earlier conflict makes this unit one, too."""
+        if unit.is_last and any(conflict.unit.key == unit.key for conflict in decision.conflicts):
+            return True
+        stale = self._stale.get(unit.key)
+        return stale is not None and not stale.isdisjoint(_expecting(unit))
+
+    def _refuse(self, attempt: _Attempt) -> None:
+        """Settles an attempt with a refused unit, or divides it if it has several units."""
+        if len(attempt.units) > 1:
+            self._split(attempt)
+        else:
+            self._settle(attempt, [Conflict(attempt.units[0], {})])
 
     def _on_reply(self, attempt: _Attempt, reply: MultiReply) -> None:
         if self._is_closed:
             return
         self._in_flight -= 1
+        self._awaited.difference_update(attempt.expecting())
         refused = reply.refused_part
         if reply.is_lost:
             self._lost(attempt)
@@ -237,9 +271,15 @@ class FencedWriter:
         decision = attempt.decision
         decision.left -= len(attempt.units)
         decision.conflicts += conflicts
+        for conflict in conflicts:
+            self._stale.setdefault(conflict.unit.key, set()).update(_expecting(conflict.unit))
         assert decision.left >= 0, "a unit is settled once"
         if decision.left == 0:
             decision.settled(decision.conflicts)
+
+
+def _expecting(unit: Unit) -> Iterator[str]:
+    return (write.path for write in unit.writes if write.version != ANY_VERSION)
 
 
 def grouped(units: Iterable[Unit]) -> Iterator[tuple[Unit, ...]]:

@@ -165,9 +165,17 @@ class RecordStore:
         """
         self.image = self._replayed([removed])
 
+    def found_version(self, path: str, version: int) -> None:
+        """Records the data version of a znode with a key of its own, as it was read."""
+        self.versions[path] = version
+        self._writer.was_read(path)
+
     def discard(self, name: str) -> None:
-        """Removes a topic's unwritten changes from the image. No decision about it may be uncommitted."""
+        """Removes a topic's unwritten changes from the image, since its znodes were read or are gone. No decision about
+        it may be uncommitted.
+        """
         assert not self.is_pending(name), name
+        self._writer.was_read(name)
         known, written = self.image.topics_by_name.get(name), self.committed.topics_by_name.get(name)
         if known == written:
             return
@@ -195,6 +203,7 @@ class RecordStore:
                     self.versions[write.path] += 1
                 elif write.op is OpCode.CREATE and write.path == paths.topic(unit.key):
                     self.versions[write.path] = 0
+                    self._writer.was_read(unit.key)
 
     def _replayed(self, records: Sequence[Message], read: ReadPartitions | None = None) -> MetadataImage:
         delta = _delta(self.image, records, read)

@@ -49,7 +49,7 @@ class SingleZnodes:
             self._core.problems.add(error)
             return
         self._core.problems.mended(path)
-        self._core.records.versions[path] = reply.znode.version
+        self._core.records.found_version(path, reply.znode.version)
         if block is not None:
             self._core.records.take([producer_ids_record(block)])
 
