@@ -10,6 +10,7 @@ from tests.support import zookeeper_mutations
 from tests.support.mistakes import cases
 from tests.support.zookeeper_mutations import FOUND_BY, Mutation
 
+from barnabas.simulation.faults import FaultKind
 from barnabas.simulation.worlds.zookeeper_explorer import explore
 
 #: Mistakes that are found after several seconds.
@@ -48,6 +49,11 @@ def test_every_promise_holds(block: int) -> None:
 )
 def test_what_looked_wrong_once(seed: int) -> None:
     outcome = explore(seed)
+    assert outcome.problem is None, outcome
+
+
+def test_a_topic_made_while_its_name_is_being_deleted_is_read() -> None:
+    outcome = explore(130, kinds=(FaultKind.SLOW_LINK, FaultKind.ONE_WAY))
     assert outcome.problem is None, outcome
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.zookeeper_controllers import Cluster
 
 from barnabas.controller.zookeeper.broker_requests import LEADER_DURING_DELETE
@@ -162,3 +163,32 @@ def test_a_topic_is_never_deleted_without_its_marker() -> None:
             at = deleted.index
             assert at(paths.topic("orders")) < at(paths.delete_topic("orders")), answers
     assert stayed == {True, False}
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_topic_made_under_the_name_of_one_that_is_being_deleted_is_led(is_shared: bool) -> None:
+    """A tool creates the topic anew as soon as its znode is gone, wherever the controller is in the deletion. A foreign
+    znode below the topic makes that several steps.
+    """
+    stayed = 0
+    for answers in range(12):
+        cluster = Cluster(0, 1)
+        cluster.create_topic("orders", (0, 1), (1, 0))
+        cluster.settle()
+        if is_shared:
+            cluster.tree.set(f"{paths.topic('orders')}/note", b"not ours")
+        cluster.tree.set(paths.delete_topic("orders"), None)
+        store = cluster.brokers[0].store
+        while cluster.exists(paths.topic("orders")):
+            store.answer(min(store.waiting, 1))
+            cluster.time.run_for(0)
+        for _ in range(answers):
+            store.answer(min(store.waiting, 1))
+            cluster.time.run_for(0)
+        cluster.create_topic("orders", (1,))
+        cluster.settle()
+        assert not cluster.exists(paths.delete_topic("orders")), answers
+        if cluster.exists(paths.topic("orders")):
+            stayed += 1
+            assert cluster.leader("orders", 0) == 1, answers
+    assert stayed

@@ -96,7 +96,9 @@ class ActiveController:
             events.on_decision,
         )
         self.answers = Answers(host.timers)
-        self.deletions = TopicDeletions(self.core, lambda: self.topics.names)
+        self.deletions = TopicDeletions(
+            self.core, lambda: self.topics.names, lambda name: self.topics.deletion_ended(name)
+        )
         self.topics = TopicWatch(self.core, self.deletions.has_begun)
         self.brokers = BrokerWatch(self.core, self.topics.decide_first_states)
         self.cluster = SingleZnodes(self.core)

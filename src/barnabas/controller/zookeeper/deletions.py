@@ -92,12 +92,13 @@ def replicas_of(topic: TopicImage) -> list[_Replica]:
 
 class TopicDeletions:
     """The topic deletions of the active controller in one controller epoch. `topic_names` are those that have
-    znodes.
+    znodes. `on_ended` is called with the name of a topic that is deleted.
     """
 
-    def __init__(self, core: Core, topic_names: Callable[[], frozenset[str]]) -> None:
+    def __init__(self, core: Core, topic_names: Callable[[], frozenset[str]], on_ended: Callable[[str], None]) -> None:
         self._core = core
         self._topic_names = topic_names
+        self._on_ended = on_ended
         #: The topics with a znode in /admin/delete_topics, which marks them for deletion.
         self._markers: frozenset[str] = frozenset()
         self._begun: dict[str, _Deletion] = {}
@@ -374,3 +375,4 @@ class TopicDeletions:
         self._begun.pop(name, None)
         if not is_marked:
             self._markers -= {name}
+        self._on_ended(name)

@@ -68,6 +68,8 @@ class TopicWatch:
         #: ends an earlier one.
         self._reads: dict[str, object] = {}
         self._edits: dict[str, object] = {}
+        #: The topics whose assignments appeared while an earlier topic of the name was being deleted.
+        self._unread: set[str] = set()
 
     def start(self) -> None:
         core = self._core
@@ -86,6 +88,7 @@ class TopicWatch:
             self._reads.pop(name, None)
             self._edits.pop(name, None)
             self._creations.pop(name, None)
+            self._unread.discard(name)
             self._core.problems.gone(paths.topic(name))
             self._core.problems.gone(paths.config(paths.TOPIC_CONFIGS, name))
             self._remove(name)
@@ -143,12 +146,15 @@ class TopicWatch:
 
     def _on_assignment(self, name: str, reply: ReadReply) -> None:
         """Applies an assignment that was created or changed. The watch of the topic names handles a deleted one."""
-        if reply.znode is None or name not in self.names or self._has_begun_deletion(name):
+        if reply.znode is None or name not in self.names:
             return
         path = paths.topic(name)
         is_same = reply.stat is not None and self._creations.get(name) == reply.stat.czxid
         if reply.stat is not None:
             self._creations[name] = reply.stat.czxid
+        if self._has_begun_deletion(name):
+            self._unread.add(name)
+            return
         if name not in self._core.image.topics_by_name:
             self._read_states(name, reply.znode)
             return
@@ -227,15 +233,22 @@ class TopicWatch:
         path = paths.topic(name)
 
         def found(reply: ReadReply) -> None:
-            if reply.znode is None or self._has_begun_deletion(name):
-                if reply.znode is None:
-                    if not core.records.is_pending(name):
-                        core.records.discard(name)
-                    self._remove(name)
+            if reply.znode is None:
+                if not core.records.is_pending(name):
+                    core.records.discard(name)
+                self._remove(name)
+            elif self._has_begun_deletion(name):
+                self._unread.add(name)
             else:
                 self._read_states(name, reply.znode)
 
         core.reader.read(path, found)
+
+    def deletion_ended(self, name: str) -> None:
+        """Reads the topic that another client made under the name of one whose deletion ends now, if there is one."""
+        if name in self._unread:
+            self._unread.discard(name)
+            self.read_again(name)
 
     def _read_states(self, name: str, znode: ZnodeContent) -> None:
         this_read = self._reads[name] = object()
@@ -277,7 +290,9 @@ class TopicWatch:
         elif reading.broken:
             for problem, version in reading.broken:
                 self._watch_broken(name, problem, version)
-        elif not self._has_begun_deletion(name):
+        elif self._has_begun_deletion(name):
+            self._unread.add(name)
+        else:
             self._take(reading)
 
     def _watch_broken(self, name: str, error: ZnodeError, version: int) -> None:
