@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.secured import ALICE, SecuredBroker
 from tests.support.wired import WiredClient
@@ -9,11 +11,15 @@ from tests.support.wired_requests import topic_id
 
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import AclOperation, AclResource
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -221,6 +227,52 @@ def test_a_transactional_producer_loses_its_id(secured: SecuredBroker) -> None:
     )
     refused = client.call(again, 4, InitProducerIdResponse)
     assert (refused.error_code, refused.producer_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+
+
+@pytest.mark.parametrize("is_revoked", [False, True])
+@pytest.mark.parametrize("adds_offsets", [False, True])
+def test_a_request_that_waits_for_the_last_transaction_adds_nothing_after_its_right_ended(
+    secured: SecuredBroker, adds_offsets: bool, is_revoked: bool
+) -> None:
+    """Guard S10."""
+    secured.allow(WRITE, AclResource.TRANSACTIONAL_ID, "tx")
+    secured.allow(WRITE, AclResource.TOPIC, "orders")
+    client = secured.connect_as(ALICE)
+    producer = client.call(
+        InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=10_000), 4, InitProducerIdResponse
+    )
+    of_producer: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="orders", partitions=[0])],
+    )
+    client.call(add, 3, AddPartitionsToTxnResponse)
+    client.send(EndTxnRequest(transactional_id="tx", committed=True, **of_producer), 3)
+    late = secured.connect_as(ALICE)
+    if adds_offsets:
+        late.send(AddOffsetsToTxnRequest(transactional_id="tx", group_id="g", **of_producer), 3)
+    else:
+        late.send(add, 3)
+    assert late.received() == [], "it waits for the markers"
+    if is_revoked:
+        secured.remove_rules(ALICE)
+    secured.host.time.run_for(500)
+    ((_, answer),) = late.received()
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        code = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+    else:
+        assert isinstance(answer, AddOffsetsToTxnResponse)
+        code = answer.error_code
+    state = secured.connect().call(
+        DescribeTransactionsRequest(transactional_ids=["tx"]), 0, DescribeTransactionsResponse
+    )
+    open_topics = [topic.topic for topic in state.transaction_states[0].topics]
+    if is_revoked:
+        assert (code, open_topics) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, [])
+    else:
+        assert (code, open_topics) == (0, ["__consumer_offsets" if adds_offsets else "orders"])
 
 
 def test_a_hidden_group_and_a_missing_one_look_the_same(secured: SecuredBroker) -> None:

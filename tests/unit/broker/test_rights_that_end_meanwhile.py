@@ -20,6 +20,7 @@ from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -223,6 +224,36 @@ def test_a_fetch_of_a_replica_that_waits_gets_nothing_after_its_right_ended(secu
     assert isinstance(answer, FetchResponse)
     row = answer.responses[0].partitions[0]
     assert (row.error_code, row.records or b"") == (REFUSED, b"")
+
+
+@pytest.mark.parametrize("replica_id", [-1, 3])
+def test_an_offset_is_not_told_if_the_right_ends_while_the_log_is_searched(
+    secured: SecuredBroker, replica_id: int
+) -> None:
+    """Guard S10."""
+    log = secured.broker.replicas.leader("orders", 0).log
+    produce(secured, secured.connect(), batch_of(b"secret"))
+    if replica_id < 0:
+        secured.allow(AclOperation.DESCRIBE, TOPIC, "orders")
+    else:
+        secured.allow(AclOperation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")
+    log.roll()
+    log.segments.release()
+    secured.host.time.run_for(1_000)
+    make_cold(secured.host.disk)
+    held = HeldWork()
+    secured.broker.replicas.cold_reads._blocking = held  # type: ignore[assignment]
+    client = secured.connect_as(ALICE)
+    row = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[row])
+    client.send(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), 7)
+    assert client.received() == [], "it waits for the disk"
+    secured.remove_rules(ALICE)
+    assert held.finish() > 0
+    ((_, answer),) = client.received()
+    assert isinstance(answer, ListOffsetsResponse)
+    found = answer.topics[0].partitions[0]
+    assert (found.error_code, found.offset, found.timestamp) == (REFUSED, -1, -1)
 
 
 def test_offsets_whose_transaction_is_verified_are_not_committed_after_the_right_ended(secured: SecuredBroker) -> None:

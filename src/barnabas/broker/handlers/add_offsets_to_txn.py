@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.late_responses import still_allowed
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.transactions.coordinator import COMPLETION_WAIT_MS
@@ -27,5 +28,11 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest, services: S
     partition = TopicPartition(GROUP_METADATA_TOPIC, services.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     services.transactions.add_partitions(
-        request.transactional_id, producer, frozenset({partition}), NO_EPOCH_BUMP, done, wait_ms=COMPLETION_WAIT_MS
+        request.transactional_id,
+        producer,
+        frozenset({partition}),
+        NO_EPOCH_BUMP,
+        done,
+        wait_ms=COMPLETION_WAIT_MS,
+        is_allowed=still_allowed(context, request, "add_offsets_to_txn", services),
     )

@@ -12,6 +12,7 @@ from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.late_responses import still_allowed
 from barnabas.broker.requests.steps import Work
 from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode
@@ -60,6 +61,7 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services
             transaction,
             services,
             lambda topics: context.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)),
+            still_allowed(context, request, "add_partitions_to_txn", services),
         )
         return
 
@@ -77,7 +79,11 @@ def _result_of(transaction: Transaction, give: Callable[[Result], None]) -> Call
 
 
 def _handle_transaction(
-    api_version: int, transaction: Transaction, services: Services, answered: Callable[[list[Topic]], None]
+    api_version: int,
+    transaction: Transaction,
+    services: Services,
+    answered: Callable[[list[Topic]], None],
+    is_allowed: Callable[[], bool] = lambda: True,
 ) -> Work:
     def answer(code_of: CodeOf) -> None:
         services.steps.begin(_topics(transaction.topics, code_of, api_version), answered, owner())
@@ -100,6 +106,7 @@ def _handle_transaction(
             NO_EPOCH_BUMP if is_producers else EPOCH_BUMP_SINCE,
             lambda code: answer(lambda _: code),
             wait_ms=COMPLETION_WAIT_MS if is_producers else 0,
+            is_allowed=is_allowed,
         )
 
 

@@ -17,6 +17,7 @@ from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import TOPICS
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
+from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replication.partition import Isolation, Partition
 from barnabas.storage.batch_file import NotCachedError
@@ -108,6 +109,8 @@ class _Lookups:
         self._isolation = isolation
         self._response = response
         self._pending: deque[_Pending] = deque()
+        #: The version of the rules by which the rows were authorized.
+        self._rules_version = services.rules_version
 
     def begin(
         self,
@@ -151,10 +154,22 @@ class _Lookups:
         if error is not None:
             raise error
         pending = self._pending.popleft()
-        self.begin(pending.topic, pending.requested, pending.row, pending)
+        if self._may_describe(pending.topic):
+            self.begin(pending.topic, pending.requested, pending.row, pending)
+        else:
+            pending.row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         response = self.answer()
         if response is not None:
             self._context.reply(response)
+
+    def _may_describe(self, topic: str) -> bool:
+        """Returns whether the client still has the right: rules can have changed during the search."""
+        authorizer = self._services.authorizer
+        if authorizer is None or self._services.rules_version == self._rules_version:
+            return True
+        if self._isolation is Isolation.LOG_END and not self._any_replica:
+            return authorizer.allows(self._context, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
+        return authorizer.allows(self._context, AclOperation.DESCRIBE, AclResource.TOPIC, topic)
 
 
 def _requested_partition(

@@ -236,10 +236,12 @@ class TransactionCoordinator:
         done: Callable[[ErrorCode], None],
         *,
         wait_ms: int = 0,
+        is_allowed: Callable[[], bool] = lambda: True,
     ) -> None:
         """Adds partitions to the producer's transaction; they are committed to the log before the first record of a
         partition is written (G23). With `wait_ms`, a request that would be refused with CONCURRENT_TRANSACTIONS
-        waits that long for the end of the previous transaction."""
+        waits that long for the end of the previous transaction. After that `is_allowed` is called: if it returns False,
+        nothing is added, and `done` is not called."""
         transaction = None
         try:
             shard, transaction = self._known(transactional_id)
@@ -252,7 +254,8 @@ class TransactionCoordinator:
                 return
 
             def again() -> None:
-                self.add_partitions(transactional_id, producer, partitions, client_version, done)
+                if is_allowed():
+                    self.add_partitions(transactional_id, producer, partitions, client_version, done)
 
             shard.when_free(transaction, wait_ms, again)
             return
