@@ -30,6 +30,10 @@ KAFKA_PYTHON: Final = "kafka-python==3.0.12"
 #: The npm package that contains librdkafka 2.15.1 with its tests.
 LIBRDKAFKA: Final = "@confluentinc/kafka-javascript@1.10.1"
 LIBRDKAFKA_OPTIONS: Final = ("--disable-gssapi", "--enable-curl")
+#: The options that link the second test-runner, and the function that it has in place of librdkafka's.
+_LINKING: Final = ("-rdynamic", "-L../src", "-L../src-cpp", "-Wl,--wrap=test_needs_auth")
+_LIBRARIES: Final = ("-lrdkafka++", "-lrdkafka", "-lm", "-ldl", "-lpthread")
+_NEEDS_NO_LOG_IN: Final = "int __wrap_test_needs_auth(void) { return 0; }\n"
 #: The version of Kafka as which the suites should treat us.
 VERSION: Final = "4.1.0"
 
@@ -139,12 +143,17 @@ def librdkafka(
     *,
     options: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    command_config: Path | None = None,
     timeout_s: float = 1200,
 ) -> Results:
     """Runs tests of librdkafka by their four digits, or all, with these settings of the clients. `options` are those
     of the test-runner. The results lack what it skips.
+
+    Tests that call kafka-acls.sh skip themselves if clients log in, because they pass it no log-in. With
+    `command_config`, a properties file for Kafka's tools, the script logs in, and the tests are not told that it must.
     """
     built = _librdkafka_tests()
+    runner = built / "tests" / "test-runner" if command_config is None else _runner_with_commands(built)
     folder.mkdir(parents=True, exist_ok=True)
     conf, report, log = folder / "test.conf", folder / "report.json", folder / "librdkafka.log"
     lines = {"test.timeout.multiplier": "3", **settings}
@@ -160,10 +169,11 @@ def librdkafka(
         "KAFKA_CLASSPATH": kafka_jars.classpath(),
         "BROKERS": settings["bootstrap.servers"],
         **({"TESTS": ",".join(tests)} if tests else {}),
+        **({"KAFKA_COMMAND_CONFIG": str(command_config)} if command_config else {}),
         **(environment or {}),
     }
     # Known faults of the client, and the emulation of sockets, are left out.
-    command = ["./test-runner", "-p1", "-K", "-E", *options]
+    command = [str(runner), "-p1", "-K", "-E", *options]
     with (
         log.open("wb") as output,
         subprocess.Popen(
@@ -212,4 +222,22 @@ def _librdkafka_tests() -> Path:
         run_or_raise(["make", "libs"], sources)
         run_or_raise(["make", "-C", "tests", "test-runner"], sources)
 
-    return cached("librdkafka", " ".join([LIBRDKAFKA, *LIBRDKAFKA_OPTIONS]).encode(), build) / "librdkafka"
+    return cached("librdkafka", _librdkafka_key(), build) / "librdkafka"
+
+
+def _runner_with_commands(built: Path) -> Path:
+    """Returns a second test-runner, of the same objects, whose tests run kafka-acls.sh although clients log in."""
+
+    def build(target: Path) -> None:
+        source = target / "needs_no_log_in.c"
+        source.write_text(_NEEDS_NO_LOG_IN)
+        objects = sorted(path.name for path in (built / "tests").glob("*.o"))
+        made = ["-x", "c", str(source), "-x", "none", *_LIBRARIES, "-o", str(target / "test-runner")]
+        run_or_raise(["g++", *_LINKING, *objects, *made], built / "tests")
+
+    key = b"\0".join([_librdkafka_key(), _NEEDS_NO_LOG_IN.encode(), " ".join([*_LINKING, *_LIBRARIES]).encode()])
+    return cached("librdkafka-runner", key, build) / "test-runner"
+
+
+def _librdkafka_key() -> bytes:
+    return " ".join([LIBRDKAFKA, *LIBRDKAFKA_OPTIONS]).encode()

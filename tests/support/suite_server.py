@@ -22,6 +22,8 @@ ADMIN: Final = "admin"
 USER: Final = "suite"
 PASSWORD: Final = "admin-Secret"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+#: The scope of the unsecured tokens of librdkafka's tests.
+SCOPE: Final = "requiredScope"
 _MODULES: Final = "org.apache.kafka.common.security"
 
 
@@ -105,40 +107,63 @@ class SuiteCluster:
             "sasl.password": PASSWORD,
         }
 
+    @property
+    def command_config(self) -> Path:
+        """Returns the properties file by which Kafka's tools log in as the super user."""
+        return self.cluster.directory / "security" / "admin-java.properties"
+
+    def token_settings(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Returns the settings of librdkafka for a client that logs in by tokens, which `settings` are about."""
+        kept = ("bootstrap.servers", "security.protocol", "ssl.ca.location")
+        return {**{key: self.settings[key] for key in kept}, "sasl.mechanism": "OAUTHBEARER", **settings}
+
     def stop(self) -> None:
         self.cluster.close()
+
+
+class UnsecuredTokenCluster(SuiteCluster):
+    """A `SuiteCluster` whose clients log in by unsecured tokens as well, with the scope of librdkafka's tests."""
+
+    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
+        super().__init__(folder, _oauthbearer(f'unsecuredValidatorRequiredScope="{SCOPE}"') | dict(properties))
+
+    def unsecured_settings(self) -> dict[str, str]:
+        """Returns the settings of librdkafka for the super user with tokens that it makes itself."""
+        return self.token_settings(
+            {
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+                "sasl.oauthbearer.config": f"principal={ADMIN} scope={SCOPE}",
+            }
+        )
 
 
 class TokenCluster(SuiteCluster):
     """A `SuiteCluster` whose clients log in by tokens of a provider as well."""
 
-    def __init__(self, folder: Path, provider: IdentityProvider) -> None:
+    def __init__(self, folder: Path, provider: IdentityProvider, properties: Mapping[str, str] | None = None) -> None:
         self._provider = provider
         super().__init__(
             folder,
             {
-                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
-                "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
-                    f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
-                ),
+                **_oauthbearer(),
                 "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
                 "sasl.oauthbearer.expected.audience": AUDIENCE,
                 "sasl.oauthbearer.expected.issuer": ISSUER,
                 "barnabas.sasl.oauthbearer.allowed.urls": provider.keys_url,
+                **(properties or {}),
             },
         )
 
     def oidc_settings(self, client: str, secret: str) -> dict[str, str]:
         """Returns the settings of librdkafka for a client of the provider."""
-        kept = ("bootstrap.servers", "security.protocol", "ssl.ca.location")
-        return {
-            **{key: self.settings[key] for key in kept},
-            "sasl.mechanism": "OAUTHBEARER",
-            "sasl.oauthbearer.method": "OIDC",
-            "sasl.oauthbearer.client.id": client,
-            "sasl.oauthbearer.client.secret": secret,
-            "sasl.oauthbearer.token.endpoint.url": self._provider.token_url,
-        }
+        return self.token_settings(
+            {
+                "sasl.oauthbearer.method": "OIDC",
+                "sasl.oauthbearer.client.id": client,
+                "sasl.oauthbearer.client.secret": secret,
+                "sasl.oauthbearer.token.endpoint.url": self._provider.token_url,
+            }
+        )
 
     def variables(self, folder: Path) -> dict[str, str]:
         """Returns the variables of test 0126 of librdkafka, and writes the private keys that they name."""
@@ -162,6 +187,15 @@ def add_user(settings: dict[str, Any], name: str) -> None:
         change = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4_096), PASSWORD.encode())
         for done in admin.alter_user_scram_credentials([change]).values():
             done.result(30)
+
+
+def _oauthbearer(options: str = "") -> dict[str, str]:
+    """Returns the settings of a secure cluster's nodes that add OAUTHBEARER, with options of its JAAS entry."""
+    entry = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required {options}".rstrip()
+    return {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
+        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": f"{entry};",
+    }
 
 
 def entries(listener: str) -> dict[str, str]:
