@@ -7,16 +7,17 @@ them skip is replaced when it is linked (`client_suites.librdkafka`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 from tests.clients import client_suites
+from tests.clients.foreign_suites import Results
 from tests.clients.toxiproxy import Toxiproxy
 from tests.support import suite_certificates
 from tests.support.identity_provider import IdentityProvider
-from tests.support.suite_results import check, expected, failed, with_second_run
+from tests.support.suite_results import check, expected, failed, in_two_runs, with_second_run
 from tests.support.suite_server import (
     ADMIN,
     PASSWORD,
@@ -166,17 +167,23 @@ def test_rules_stop_a_client_and_its_removal_lets_it_go_on(tmp_path: Path, serve
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_rules_stop_a_client_that_logs_in_over_tls(tmp_path: Path) -> None:
-    """Rules for a user of SCRAM who is no super user; the brokers have listeners of SASL_SSL only."""
+    """Rules for a user of SCRAM who is no super user; the brokers have listeners of SASL_SSL only.
+
+    0115 fails if metadata arrive while its thread is in `produce`, as on a busy machine: it gets a second run.
+    """
     cluster = SuiteCluster(tmp_path / "cluster", {"auto.create.topics.enable": "true"})
+
+    def run(folder: Path, only: Collection[str]) -> Results:
+        chosen = sorted(name[:4] for name in only or listed("rules"))
+        return client_suites.librdkafka(folder, cluster.settings, chosen, command_config=cluster.command_config)
+
     try:
-        results = client_suites.librdkafka(
-            tmp_path, cluster.settings, ["0109", "0115", "0119"], command_config=cluster.command_config
-        )
+        results = in_two_runs(tmp_path, run)
     finally:
         cluster.stop()
     check(tmp_path, results, listed("rules"))
-    log = (tmp_path / "librdkafka.log").read_text(errors="replace")
-    assert log.count("/bin/kafka-acls.sh --bootstrap-server ") == RULE_CHANGES
+    logs = [path.read_text(errors="replace") for path in tmp_path.glob("*/librdkafka.log")]
+    assert sum(log.count("/bin/kafka-acls.sh --bootstrap-server ") for log in logs) >= RULE_CHANGES
 
 
 @pytest.mark.full
