@@ -17,6 +17,7 @@ from functools import cached_property
 from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.coordination import Coordinators
 from barnabas.broker.fetching.fetch_sessions import SessionCache
+from barnabas.broker.imitated_users import ImitatedUsers
 from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.peers.broker_channels import BrokerChannels
 from barnabas.broker.peers.node_tokens import NodeTokens
@@ -287,14 +288,18 @@ class Broker:
             self.host,
             self.config,
             listener,
-            services.cluster_id,
             self.side.scram_credentials,
+            self._imitated_users,
             self._token_users,
             services.log_in_counts,
             services.request_counts.of,
         )
         self._log_ins.setdefault(listener, []).append(made)
         return made
+
+    @cached_property
+    def _imitated_users(self) -> ImitatedUsers:
+        return ImitatedUsers(TokenSettings.of(self.config).secret_key, self.side.cluster_id)
 
     @cached_property
     def _token_users(self) -> TokenUsers:

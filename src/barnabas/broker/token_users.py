@@ -15,14 +15,8 @@ from typing import Final
 from barnabas.common.host import Clock
 from barnabas.metadata.tokens import is_expired, owner_name, token_hmac
 from barnabas.protocol.messages.records_metadata import DelegationTokenRecord
-from barnabas.protocol.sasl.scram_server import (
-    ITERATIONS_MIN,
-    Credential,
-    TokenUser,
-    imitation,
-    keys_of,
-    salted_password,
-)
+from barnabas.protocol.sasl.imitated_users import TOKEN_SHAPE, imitation
+from barnabas.protocol.sasl.scram_server import ITERATIONS_MIN, Credential, TokenUser, keys_of, salted_password
 
 #: The number of credentials that are kept.
 _KEPT_MAX: Final = 10_000
@@ -55,7 +49,7 @@ class TokenUsers:
         return TokenUser(credential, owner_name(token), token.expiration_timestamp)
 
     def imitate(self, hash_name: str, token_id: str) -> Credential:
-        return imitation(hash_name, self._salts, token_id, None)
+        return imitation(hash_name, self._salts, token_id, {TOKEN_SHAPE: 1})
 
     def _derive(self, hash_name: str, token_id: str) -> Credential:
         # The salt is that of an imitation, so that the first message does not reveal whether the token exists.

@@ -80,7 +80,8 @@ HEEDED: Final[dict[str, str]] = {
     "delegation.token.max.lifetime.ms": "How long a delegation token can be renewed after it was created, in "
     "milliseconds.",
     "delegation.token.secret.key": "The key from which the secrets of delegation tokens are derived. It must be the "
-    "same on all brokers and controllers; without it there are no delegation tokens.",
+    "same on all brokers and controllers; without it there are no delegation tokens. The salts that unknown users of "
+    "SCRAM get are derived from it, too.",
     "delete.topic.enable": "Whether topics can be deleted.",
     "fetch.max.bytes": "The maximum size of a Fetch response in bytes. Not an absolute limit: the first batch is "
     "returned even if it is larger, so that the reader makes progress.",

@@ -21,9 +21,10 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from barnabas.protocol.messages.records_metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from barnabas.protocol.sasl.imitated_users import imitation
 from barnabas.protocol.sasl.logins import ScramClient
 from barnabas.protocol.sasl.mechanism import SCRAM, LogInRefused
-from barnabas.protocol.sasl.scram_server import Credential, ScramServer, imitation, keys_of, salted_password
+from barnabas.protocol.sasl.scram_server import Credential, ScramServer, keys_of, salted_password
 
 _Request = AlterUserScramCredentialsRequest
 _Upsertion = _Request.ScramCredentialUpsertion
@@ -90,27 +91,47 @@ def test_a_removed_user_cannot_log_in(wired: WiredBroker, admin: WiredClient) ->
     assert log_in(wired.connect(), "carol", "pencil", "SCRAM-SHA-256").error_code == 58
 
 
+def _first_answer(wired: WiredBroker, name: str, mechanism: str = "SCRAM-SHA-256") -> str:
+    """Returns salt and iterations in the form of the first message of the server."""
+    client = wired.connect()
+    call_handshake(client, mechanism)
+    message = ScramClient(SCRAM[mechanism][1], name, "x", "nonce").first()
+    answer = call_authenticate(client, message)
+    assert answer.error_code == 0
+    return bytes(answer.auth_bytes).decode().partition(",")[2]
+
+
 def test_an_unknown_user_is_refused_at_the_end_like_a_known_one(wired: WiredBroker, admin: WiredClient) -> None:
     """Guard S18."""
     _alter(admin, _upsertion("carol", iterations=8_192))
-
-    def first(name: str) -> str:
-        client = wired.connect()
-        call_handshake(client, "SCRAM-SHA-256")
-        message = ScramClient("sha256", name, "x", "nonce").first()
-        answer = call_authenticate(client, message)
-        assert answer.error_code == 0
-        return bytes(answer.auth_bytes).decode().partition(",")[2]
-
-    known, unknown = first("carol"), first("nobody")
+    known, unknown = _first_answer(wired, "carol"), _first_answer(wired, "nobody")
     assert [len(part) for part in known.split(",")] == [len(part) for part in unknown.split(",")]
     assert known.endswith("i=8192")
     assert unknown.endswith("i=8192")
-    assert first("nobody") == unknown != first("somebody")
+    assert _first_answer(wired, "nobody") == unknown != _first_answer(wired, "somebody")
     wired.restart()
-    assert first("nobody") == unknown
+    assert _first_answer(wired, "nobody") == unknown
     text = log_in(wired.connect(), "nobody", "pencil", "SCRAM-SHA-256").error_message
     assert text == log_in(wired.connect(), "carol", "wrong", "SCRAM-SHA-256").error_message
+
+
+def test_the_salt_of_an_unknown_user_stays_when_users_change() -> None:
+    """Guard S18: a salt that changed with the password of another user was not that of a user."""
+    wired = secured_broker(delegation_token_secret_key="key-marker")
+    admin = wired.connect()
+    assert log_in(admin).error_code == 0
+    _alter(admin, _upsertion("carol"), _upsertion("dave"))
+    answers = [_first_answer(wired, "nobody", mechanism) for mechanism in SCRAM]
+    for change in (
+        _upsertion("carol", password="pen"),
+        _upsertion("aaron"),
+        _Deletion(name="carol", mechanism=1),
+        _Deletion(name="aaron", mechanism=1),
+    ):
+        assert [row[1] for row in _alter(admin, change)] == [0]
+        assert [_first_answer(wired, "nobody", mechanism) for mechanism in SCRAM] == answers
+    wired.restart()
+    assert [_first_answer(wired, "nobody", mechanism) for mechanism in SCRAM] == answers
 
 
 def test_errors_of_alterations(admin: WiredClient) -> None:
@@ -161,9 +182,7 @@ def test_thousands_of_users(admin: WiredClient) -> None:
 def _exchange(password: str = "pencil") -> tuple[ScramServer, bytes]:
     """Returns a server that waits for the last message, and that message."""
     credential = Credential(SALT, *keys_of("sha256", salted_password("sha256", "pencil", SALT, 4_096)), 4_096)
-    server = ScramServer(
-        "sha256", "server-nonce", lambda name: credential, lambda name: imitation("sha256", b"", name, None)
-    )
+    server = ScramServer("sha256", "server-nonce", lambda name: credential, lambda name: imitation("sha256", b"", name))
     client = ScramClient("sha256", "carol", password, "client-nonce")
     return server, client.final(server.evaluate(client.first()).reply)
 
@@ -187,7 +206,7 @@ def test_the_last_nonce_is_checked_at_each_byte() -> None:
 def test_old_librdkafka_repeats_its_part_of_the_nonce() -> None:
     """Versions before 2.6 do, and Kafka accepts it."""
     credential = Credential(SALT, *keys_of("sha256", salted_password("sha256", "pencil", SALT, 4_096)), 4_096)
-    server = ScramServer("sha256", "s", lambda name: credential, lambda name: imitation("sha256", b"", name, None))
+    server = ScramServer("sha256", "s", lambda name: credential, lambda name: imitation("sha256", b"", name))
     first = server.evaluate(b"n,,n=carol,r=c").reply.decode()
     unproven = "c=biws,r=ccs"
     salted = salted_password("sha256", "pencil", SALT, 4_096)
@@ -220,14 +239,14 @@ def test_a_proof_is_checked_at_each_bit_and_used_once() -> None:
     ],
 )
 def test_malformed_first_messages_are_refused(message: bytes) -> None:
-    server = ScramServer("sha256", "n", lambda name: None, lambda name: imitation("sha256", b"", name, None))
+    server = ScramServer("sha256", "n", lambda name: None, lambda name: imitation("sha256", b"", name))
     with pytest.raises(LogInRefused):
         server.evaluate(message)
 
 
 def test_a_server_signature_proves_the_server() -> None:
     credential = Credential(SALT, *keys_of("sha512", salted_password("sha512", "pencil", SALT, 4_096)), 4_096)
-    server = ScramServer("sha512", "s", lambda name: credential, lambda name: imitation("sha512", b"", name, None))
+    server = ScramServer("sha512", "s", lambda name: credential, lambda name: imitation("sha512", b"", name))
     client = ScramClient("sha512", "carol", "pencil", "c")
     client.check(server.evaluate(client.final(server.evaluate(client.first()).reply)).reply)
     assert "hidden" in repr(credential)

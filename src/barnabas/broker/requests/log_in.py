@@ -10,6 +10,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.imitated_users import ImitatedUsers
 from barnabas.broker.requests.in_flight import InFlight
 from barnabas.broker.requests.kerberos_log_in import KerberosLogIn
 from barnabas.broker.requests.log_in_counts import LogInCounts
@@ -22,7 +23,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
 from barnabas.protocol.sasl.mechanism import GSSAPI, OAUTHBEARER, SCRAM, Mechanism
 from barnabas.protocol.sasl.plain_server import PlainServer
-from barnabas.protocol.sasl.scram_server import Credential, ScramServer, TokenUsers, imitation, secret_of
+from barnabas.protocol.sasl.scram_server import Credential, ScramServer, TokenUsers
 from barnabas.protocol.sasl_gate import Act, Gate, GateDecision, GateState
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class ListenerLogIn:
         host: Host,
         config: BrokerConfig,
         listener: str,
-        cluster_id: str,
         credentials: Callable[[], Credentials],
+        imitated: ImitatedUsers,
         tokens: TokenUsers,
         counts: LogInCounts,
         count_request: Callable[[int, int], TimeBuckets],
@@ -50,8 +51,8 @@ class ListenerLogIn:
         self._host = host
         self._config = config
         self._listener = listener
-        self._cluster_id = cluster_id
         self._credentials = credentials
+        self._imitated = imitated
         self._tokens = tokens
         self._counts = counts.of(listener, host.clock)
         self._count_request = count_request
@@ -59,8 +60,6 @@ class ListenerLogIn:
         self._passwords: Mapping[str, str] = {}
         self._oauth: OAuthLogIn | None = None
         self._kerberos: KerberosLogIn | None = None
-        #: The latest imitated credential (for a user that does not exist), with the values that it was computed from.
-        self._imitated: tuple[Credentials, bytes, Credential | None] | None = None
         self.receive_bytes_max = log_in_settings.receive_bytes_max(config, listener)
         self._delay_ms = config.int_of("connection.failed.authentication.delay.ms")
         self._is_closed = False
@@ -124,18 +123,10 @@ class ListenerLogIn:
             return _credential(credentials.get((number, name)))
 
         def imitate(name: str) -> Credential:
-            return imitation(hash_name, *self._secret(credentials, name))
+            return self._imitated.imitate(credentials, number, hash_name, name)
 
         nonce = base64.b64encode(self._host.random.uuid() + self._host.random.uuid()).decode().rstrip("=")
         return ScramServer(hash_name, nonce, find, imitate, self._tokens)
-
-    def _secret(self, credentials: Credentials, name: str) -> tuple[bytes, str, Credential | None]:
-        known = self._imitated
-        if known is None or known[0] is not credentials:
-            first = min(credentials, default=None)
-            model = None if first is None else _credential(credentials[first])
-            known = self._imitated = (credentials, secret_of(self._cluster_id, model), model)
-        return known[1], name, known[2]
 
     def session_ms_max(self, mechanism: str) -> int:
         return log_in_settings.session_ms_max(self._config, self._listener, mechanism)

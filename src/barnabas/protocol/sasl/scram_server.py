@@ -1,7 +1,7 @@
 """SCRAM as a server (RFC 5802, 7677), with Kafka's grammar: user names are ASCII, passwords are not prepared.
 
-An unknown user gets a salt like a known one and is refused with the last message, so that no message reveals whether
-the user exists. The salt is an HMAC of the name: the same on all nodes and after a restart.
+An unknown user gets a salt like a known one (`imitated_users.py`) and is refused with the last message, so that no
+message reveals whether the user exists.
 
 With the extension `tokenauth=true` the name is the id of a delegation token, and its HMAC in base64 the password
 (KIP-48): the user is the owner of the token.
@@ -72,14 +72,6 @@ def keys_of(hash_name: str, salted: bytes) -> tuple[bytes, bytes]:
     """Returns (stored key, server key) of a salted password."""
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     return hashlib.new(hash_name, client_key).digest(), hmac.digest(salted, b"Server Key", hash_name)
-
-
-def imitation(hash_name: str, secret: bytes, name: str, model: Credential | None) -> Credential:
-    """Returns a credential that no password matches, in the shape of `model`. It depends on the name and the secret."""
-    salt = hmac.digest(secret, name.encode(), "sha512")
-    size = hashlib.new(hash_name).digest_size
-    shape = Credential(bytes(26), b"", b"", ITERATIONS_MIN) if model is None else model
-    return Credential(salt[: len(shape.salt)], bytes(size), bytes(size), shape.iterations)
 
 
 class ScramServer:
@@ -191,10 +183,3 @@ def _is_token(extensions: str) -> bool:
 
 def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
-
-
-def secret_of(cluster_id: str, model: Credential | None) -> bytes:
-    """Returns the secret for `imitation`, from the cluster's first credential: all nodes know it, and no client does.
-    Without any credential there is no user to hide.
-    """
-    return hmac.digest(b"" if model is None else model.server_key, cluster_id.encode(), "sha256")
