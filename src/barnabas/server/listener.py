@@ -204,7 +204,9 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.discard(self)
         self._release_slot()
-        connection, self._connection = self._connection, None  # A reference cycle would exist until a full collection.
+        # Reference cycles would exist until a full collection, one of them with the memory of OpenSSL.
+        connection, self._connection = self._connection, None
+        self._transport = None
         if connection is not None:
             self._turns.run(connection.closed)
 
@@ -231,7 +233,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     def write(self, chunks: Sequence[Buffer]) -> None:
         transport = self._transport
-        assert transport is not None
+        if transport is None:
+            return  # The connection is lost.
         self.idle_sweeps = 0
         if not transport.get_write_buffer_size():
             self._written.clear()
