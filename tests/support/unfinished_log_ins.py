@@ -31,10 +31,9 @@ from typing import Final
 from tests.support.log_in import handshake
 
 ANNOUNCED: Final = (524_288).to_bytes(4, "big") + b"\x00\x11\x00\x01" + b"x" * 296
-#: The pause between two steps, and the number of clients that act in one.
-_PAUSE_S: Final = 0.02
-_SLOW_PER_STEP: Final = 10
-_RETURNS_PER_STEP: Final = 2
+#: The pauses between two steps, in each of which one client acts.
+_SLOW_PAUSE_S: Final = 0.002
+_RETURN_PAUSE_S: Final = 0.01
 
 
 def _framed(body: bytes) -> bytes:
@@ -64,6 +63,7 @@ class _Clients:
         self._first = ANNOUNCED if data is None else data[: len(data) - 100]
         self._rest = b"" if data is None else data[len(data) - 100 :]
         self._step: Callable[[], None] = {"slow": self._send_slowly}.get(kind, self._return if data else lambda: None)
+        self._pause_s = _SLOW_PAUSE_S if kind == "slow" else _RETURN_PAUSE_S
         self._links: list[socket.socket] = []
         self._at = 0
 
@@ -87,23 +87,21 @@ class _Clients:
         return self._at
 
     def _send_slowly(self) -> None:
-        for _ in range(_SLOW_PER_STEP):
-            self._links[self._next()].send(b"x")
+        self._links[self._next()].send(b"x")
 
     def _return(self) -> None:
-        """Completes some frames, which the broker refuses, and connects again."""
-        for _ in range(_RETURNS_PER_STEP):
-            at = self._next()
-            link = self._links[at]
-            link.sendall(self._rest)
-            while link.recv(4_096):
-                pass  # The broker closes it.
-            link.close()
-            self._links[at] = self._connected()
+        """Completes a frame, which the broker refuses, and connects again."""
+        at = self._next()
+        link = self._links[at]
+        link.sendall(self._rest)
+        while link.recv(4_096):
+            pass  # The broker closes it.
+        link.close()
+        self._links[at] = self._connected()
 
     def act(self) -> None:
         """Misbehaves until the next line of standard input."""
-        while not select.select([sys.stdin], [], [], _PAUSE_S if self._links else None)[0]:
+        while not select.select([sys.stdin], [], [], self._pause_s if self._links else None)[0]:
             self._step()
 
 

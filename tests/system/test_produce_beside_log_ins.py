@@ -21,6 +21,8 @@ from tests.support.unfinished_log_ins import Peers
 
 PEERS: Final = 2_000
 RATIO_MAX: Final = 1.5
+#: Below this p99 a ratio says little: a client that is refused takes 0.4 ms of the broker's CPU, with its connection.
+ALONE_MS_MIN: Final = 0.5
 GROWTH_BYTES_MAX: Final = 50 * 1024 * 1024
 #: Times with and without peers alternate, so that the load of the machine is the same for both.
 ALL_ROUNDS_S: Final = 24.0
@@ -109,7 +111,7 @@ def _percentile(waits: list[float], share: float) -> float:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ROUNDS)
 def test_a_producer_is_served_beside_clients_without_a_log_in(listeners: Listeners, kind: str) -> None:
-    """S2, CVE-2022-34917: the p99 of others is at most 1.5 times as long, and the memory bounded."""
+    """S2, CVE-2022-34917: the p99 of others is at most 1.5 times as long, or below 0.75 ms, and the memory bounded."""
     producer = Producer(listeners)
     producer.send(1, Waits())
     alone, beside = Waits(), Waits()
@@ -127,9 +129,9 @@ def test_a_producer_is_served_beside_clients_without_a_log_in(listeners: Listene
             growth = listeners.resident_bytes() - resident
             peers.disconnect()
             time.sleep(0.5)
-    ratio = _percentile(beside.served, 0.99) / _percentile(alone.served, 0.99)
+    alone_ms, beside_ms = (_percentile(each.served, 0.99) for each in (alone, beside))
     print(f"{kind}: alone: {alone}\n{kind}: beside: {beside}")
-    print(f"{kind}: p99 {ratio:.2f} times as long, {growth / 1e6:.1f} MB more memory")
-    assert ratio <= RATIO_MAX
+    print(f"{kind}: p99 {beside_ms / alone_ms:.2f} times as long, {growth / 1e6:.1f} MB more memory")
+    assert beside_ms <= RATIO_MAX * max(alone_ms, ALONE_MS_MIN)
     # OpenSSL and uvloop need 26 kB for a connection before the broker sees it; the bench compares that with Kafka.
     assert kind == "tls" or growth < GROWTH_BYTES_MAX
