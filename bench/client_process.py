@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -39,6 +40,11 @@ class Client:
             raise RuntimeError(f"the client of {self._workload} ended with code {self._process.returncode}")
         measured: dict[str, float] = json.loads(output.splitlines()[-1])
         return measured
+
+    def has_spoken(self) -> bool:
+        """Returns whether the process has printed something that was not read, or has ended."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], 0)[0])
 
     def is_running(self) -> bool:
         return self._process.poll() is None

@@ -100,8 +100,9 @@ def one_by_one(port: int, options: Options) -> dict[str, float]:
 
 
 def storm(port: int, options: Options) -> dict[str, float]:
-    """Measures many clients that log in over TLS at the same time, until the last one is in. With `niceness` above 0
-    the broker and other clients run first, as if these ran on other machines.
+    """Measures many clients that log in over TLS at the same time, until the last one is in; they close at the same
+    time when the caller says so. With `niceness` above 0 the broker and other clients run first, as if these ran on
+    other machines.
     """
     os.nice(options["niceness"])
     print("ready", flush=True)
@@ -129,6 +130,8 @@ async def _storm(port: int, options: Options) -> dict[str, float]:
     begun = time.monotonic()
     writers = await asyncio.gather(*(_patient(come) for _ in range(options["clients"])))
     elapsed_s = time.monotonic() - begun
+    print("in", flush=True)
+    sys.stdin.readline()
     for writer in writers:
         writer.close()
     return {"s": elapsed_s}

@@ -57,8 +57,10 @@ SECURITY_REQUESTS = Experiment(
         ),
         Metric("security_storm_s", "{storm:,} clients by TLS and SCRAM at the same time, until all are in", "s"),
         Metric("security_storm_p99", "a producer's p99 meanwhile", "ms", Goal(at_most=0.5)),
+        Metric("security_storm_close", "its longest wait while all of them close at the same time", "ms"),
         Metric("security_storm_aside_s", "the same with clients that leave the processors to the others", "s"),
         Metric("security_storm_aside_p99", "the producer's p99 meanwhile", "ms", Goal(at_most=0.5)),
+        Metric("security_storm_aside_close", "the longest wait while these close at the same time", "ms"),
     ),
     {
         "rounds": 3,
@@ -158,9 +160,12 @@ def _new_clients(life: SecureBroker, options: Mapping[str, Any]) -> dict[str, fl
         try:
             storm.await_ready()
             storm.tell("begin")
-            waits = waits_ms(life.ports["plaintext"], frame, storm.is_running)
+            waits = waits_ms(life.ports["plaintext"], frame, lambda: not storm.has_spoken())
+            storm.tell("close")
+            last_waits = waits_ms(life.ports["plaintext"], frame, storm.is_running)
             found[f"security_{name}_s"] = storm.finish()["s"]
         finally:
             storm.kill()
         found[f"security_{name}_p99"] = sorted(waits)[int(len(waits) * 0.99)]
+        found[f"security_{name}_close"] = max(last_waits)
     return found
