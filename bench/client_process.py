@@ -41,10 +41,10 @@ class Client:
         measured: dict[str, float] = json.loads(output.splitlines()[-1])
         return measured
 
-    def has_spoken(self) -> bool:
-        """Returns whether the process has printed something that was not read, or has ended."""
+    def is_silent(self) -> bool:
+        """Returns whether the process runs and has printed nothing since the last line that was read."""
         assert self._process.stdout is not None
-        return bool(select.select([self._process.stdout], [], [], 0)[0])
+        return not select.select([self._process.stdout], [], [], 0)[0]
 
     def is_running(self) -> bool:
         return self._process.poll() is None

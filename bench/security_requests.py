@@ -160,7 +160,7 @@ def _new_clients(life: SecureBroker, options: Mapping[str, Any]) -> dict[str, fl
         try:
             storm.await_ready()
             storm.tell("begin")
-            waits = waits_ms(life.ports["plaintext"], frame, lambda: not storm.has_spoken())
+            waits = waits_ms(life.ports["plaintext"], frame, storm.is_silent)
             storm.tell("close")
             last_waits = waits_ms(life.ports["plaintext"], frame, storm.is_running)
             found[f"security_{name}_s"] = storm.finish()["s"]
