@@ -299,7 +299,8 @@ class Broker:
 
     @cached_property
     def _imitated_users(self) -> ImitatedUsers:
-        return ImitatedUsers(TokenSettings.of(self.config).secret_key, self.side.cluster_id)
+        secret_key = TokenSettings.of(self.config).secret_key
+        return ImitatedUsers(secret_key, self.side.cluster_id, self.host.timers.call_soon)
 
     @cached_property
     def _token_users(self) -> TokenUsers:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pytest
 
-from barnabas.protocol.sasl.imitated_users import Shape, imitation, secret_of, shapes_of
+from barnabas.protocol.sasl.imitated_users import Shape, form_of, imitation, secret_of
+from barnabas.protocol.sasl.imitated_users import shapes_of as shapes_of_forms
 
 SECRET: Final = b"a-secret"
 NAMES: Final = [f"user-{number}" for number in range(2_000)]
+
+
+def shapes_of(credentials: Iterable[tuple[bytes, int]]) -> Mapping[Shape, int]:
+    return shapes_of_forms(Counter(form_of(salt, iterations) for salt, iterations in credentials))
 
 
 def _kafkas_salt() -> bytes:

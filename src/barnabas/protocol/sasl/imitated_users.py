@@ -17,7 +17,7 @@ import hashlib
 import hmac
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from barnabas.protocol.sasl.scram_server import ITERATIONS_MAX, ITERATIONS_MIN, Credential
@@ -41,25 +41,30 @@ class Shape(NamedTuple):
     salt_bytes: int
 
 
+#: Iterations of a credential, the length of its salt, and whether the salt has only letters and digits.
+Form = tuple[int, int, bool]
+
 TOKEN_SHAPE: Final = Shape(ITERATIONS_MIN, 26)
 #: The shape where no credential can be imitated: that of Kafka's tools.
-_DEFAULT: Final = {Shape(ITERATIONS_MIN, 0): 1}
+DEFAULT_SHAPES: Final = {Shape(ITERATIONS_MIN, 0): 1}
 
 
-def shapes_of(credentials: Iterable[tuple[bytes, int]]) -> Mapping[Shape, int]:
-    """Returns the most frequent shapes of these credentials (salt, iterations), with their frequencies."""
-    # 100,000 users are counted in one turn of a loop, so only what differs between them becomes a shape.
-    seen = Counter([(iterations, len(salt), salt.isalnum()) for salt, iterations in credentials])
+def form_of(salt: bytes, iterations: int) -> Form:
+    return iterations, len(salt), salt.isalnum()
+
+
+def shapes_of(forms: Mapping[Form, int]) -> Mapping[Shape, int]:
+    """Returns the most frequent shapes among credentials of these forms, with their frequencies."""
     counted: Counter[Shape] = Counter()
-    for (iterations, size, is_text), count in seen.items():
+    for (iterations, size, is_text), count in forms.items():
         if ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             in_kafkas_form = is_text and size in _TEXT_BYTES
             counted[Shape(iterations, 0 if in_kafkas_form else min(size, _SALT_BYTES_MAX))] += count
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return dict(ordered[:_SHAPES_MAX]) or _DEFAULT
+    return dict(ordered[:_SHAPES_MAX]) or DEFAULT_SHAPES
 
 
-def imitation(hash_name: str, secret: bytes, name: str, shapes: Mapping[Shape, int] = _DEFAULT) -> Credential:
+def imitation(hash_name: str, secret: bytes, name: str, shapes: Mapping[Shape, int] = DEFAULT_SHAPES) -> Credential:
     """Returns a credential that no password matches, in one of these shapes. It depends on the mechanism, the name, the
     secret and the shapes.
     """
