@@ -160,8 +160,15 @@ def test_tokens_from_a_provider_by_secret_assertion_and_machine(tmp_path: Path) 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_rules_stop_a_client_and_its_removal_lets_it_go_on(tmp_path: Path, server: SuiteServer) -> None:
-    results = client_suites.librdkafka(tmp_path, server.plain_settings(), ["0109", "0115", "0119"])
-    check(tmp_path, results, listed("plaintext"))
+    """Each test that fails gets a second run: 0115 fails if the answer to its first Metadata request arrives while the
+    client is still in `produce`.
+    """
+
+    def run(folder: Path, only: Collection[str]) -> Results:
+        chosen = sorted(name[:4] for name in only) or ["0109", "0115", "0119"]
+        return client_suites.librdkafka(folder, server.plain_settings(), chosen)
+
+    check(tmp_path, in_two_runs(tmp_path, run), listed("plaintext"))
 
 
 @pytest.mark.full
