@@ -57,6 +57,11 @@ def frame_of(request: Message, version: int, correlation_id: int = 1) -> bytes:
     return bytes(frame)
 
 
+def sized(*frames: bytes) -> bytes:
+    """Returns the frames as they are sent, each after its size."""
+    return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+
+
 def versions(version: int = 3) -> bytes:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     return frame_of(request if version >= 3 else ApiVersionsRequest(), version)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.clients.servers import BarnabasServer
+from tests.support import process_figures
 from tests.support.tls_stores import Stores
 from tests.system.test_log_in import secured
 
@@ -34,12 +34,10 @@ class Listeners:
         self.server = BarnabasServer(folder / "server", port=probed, properties=properties | dict(more or {}))
 
     def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.server.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return process_figures.cpu_s(self.server.pid)
 
     def resident_bytes(self) -> int:
-        statm = Path(f"/proc/{self.server.pid}/statm").read_text()
-        return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return process_figures.resident_bytes(self.server.pid)
 
     def descriptors(self) -> int:
-        return len(list(Path(f"/proc/{self.server.pid}/fd").iterdir()))
+        return process_figures.descriptors(self.server.pid)

@@ -1,8 +1,7 @@
 """Connections to a TLS listener that fail, each in one of the states between the accept and the log-in.
 
-`FAILURES` has each kind with its share of a thousand.
-Most kinds are cheap for both sides: what is sent is prepared, and
-no answer is read. Those with a complete handshake cost about 3 ms.
+`FAILURES` has each kind with its share of a thousand. Most kinds are cheap for both sides: what is sent is prepared,
+and no answer is read. Those with a complete handshake cost about 3 ms.
 """
 
 from __future__ import annotations
@@ -14,21 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.support.log_in import authenticate, handshake, plain
+from tests.support.log_in import authenticate, handshake, plain, sized
 from tests.support.tls_stores import Stores
 
 from barnabas.embedded.authority import issue, make_authority
 
-#: As many local addresses as clients need: each has about 28,000 ports, which rest for a minute after a connection.
+#: The local addresses of the clients: each has about 28,000 ports, which rest for a minute after a connection.
 ADDRESSES: Final = tuple(f"127.0.0.{number}" for number in range(2, 22))
 #: A `struct linger` that makes a close a reset.
 _RESET: Final = b"\1\0\0\0\0\0\0\0"
-#: One in so many failed log-ins waits for its answer, which the broker delays by 100 ms.
+#: The number of failed log-ins of which one waits for its answer, which the broker delays by 100 ms.
 _WAITS_EACH: Final = 20
-
-
-def _sized(*frames: bytes) -> bytes:
-    return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
 
 
 def hello(context: ssl.SSLContext) -> bytes:
@@ -64,7 +59,7 @@ class Failing:
     def served(self, address: str) -> ssl.SSLSocket:
         """Returns a connection whose handshake is complete and that was answered."""
         link = self.trusting.wrap_socket(self.connected(address), server_hostname="127.0.0.1")
-        link.sendall(_sized(handshake()))
+        link.sendall(sized(handshake()))
         assert link.recv(1_000)
         return link
 
@@ -74,7 +69,7 @@ class Failing:
         return link
 
     def no_tls(self, link: socket.socket) -> socket.socket:
-        link.sendall(_sized(handshake()))
+        link.sendall(sized(handshake()))
         return link
 
     def garbage(self, link: socket.socket) -> socket.socket:
@@ -107,13 +102,13 @@ class Failing:
 
     def cut_in_the_log_in(self, link: socket.socket) -> socket.socket:
         over_tls = self.trusting.wrap_socket(link, server_hostname="127.0.0.1")
-        data = _sized(handshake(), authenticate(plain("alice", "guess")))
+        data = sized(handshake(), authenticate(plain("alice", "guess")))
         over_tls.sendall(data[: self._count % len(data)])
         return over_tls
 
     def guessing(self, link: socket.socket) -> socket.socket:
         over_tls = self.trusting.wrap_socket(link, server_hostname="127.0.0.1")
-        over_tls.sendall(_sized(handshake(), authenticate(plain("alice", "guess"))))
+        over_tls.sendall(sized(handshake(), authenticate(plain("alice", "guess"))))
         if self._count % _WAITS_EACH == 0:
             answers = b""
             while data := over_tls.recv(1_000):

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from tests.support.log_in import handshake
+from tests.support.log_in import handshake, sized
 
 ANNOUNCED: Final = (524_288).to_bytes(4, "big") + b"\x00\x11\x00\x01" + b"x" * 296
 #: The pauses between two steps, in each of which one client acts.
@@ -36,20 +36,16 @@ _SLOW_PAUSE_S: Final = 0.002
 _RETURN_PAUSE_S: Final = 0.01
 
 
-def _framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
 def _tagged() -> bytes:
     """Returns an ApiVersions request with 1,300 tagged fields in its header."""
     fields = b"".join(bytes([tag & 0x7F | 0x80, tag >> 7, 0]) for tag in range(128, 1_428))
-    return _framed(bytes.fromhex("0012000300000001ffff") + bytes([1_300 & 0x7F | 0x80, 1_300 >> 7]) + fields)
+    return sized(bytes.fromhex("0012000300000001ffff") + bytes([1_300 & 0x7F | 0x80, 1_300 >> 7]) + fields)
 
 
 def _arrays() -> bytes:
     """Returns a handshake and a SaslAuthenticate request that announces a token of 2 GB."""
     announcing = bytes.fromhex("0024000200000001ffff00") + b"\xff\xff\xff\xff\x07" + b"x" * 100
-    return _framed(handshake()) + _framed(announcing)
+    return sized(handshake(), announcing)
 
 
 class _Clients:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import confluent_kafka
 import pytest
 from tests.clients.servers import BarnabasServer
-from tests.support.log_in import authenticate, handshake, plain, versions
+from tests.support.log_in import authenticate, handshake, plain, sized, versions
+from tests.support.process_figures import descriptors, falls_to, resident_bytes
 from tests.system.test_log_in import client_properties, secured
 
 import kafka_jars
 
 PEERS: Final = 2_000
-#: As many local addresses as peers need: each has about 28,000 ports, which rest for a minute after a connection.
+#: The number of local addresses of peers: each has about 28,000 ports, which rest for a minute after a connection.
 SOURCES: Final = 20
 GROWTH_BYTES_MAX: Final = 50 * 1024 * 1024
 
@@ -32,19 +31,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasServer]
     made.stop()
 
 
-def _resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _connected(port: int, number: int = 0) -> socket.socket:
     source = (f"127.0.0.{1 + number % SOURCES}", 0)
     made = socket.create_connection(("127.0.0.1", port), timeout=30, source_address=source)
     made.settimeout(30)
     return made
-
-
-def _sized(*frames: bytes) -> bytes:
-    return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
 
 
 def _delivered(server: BarnabasServer, topic: str) -> float:
@@ -61,7 +52,7 @@ def _delivered(server: BarnabasServer, topic: str) -> float:
 def test_peers_without_a_log_in_cost_little_memory(server: BarnabasServer) -> None:
     """S2, CVE-2022-34917: 2,000 peers announce frames of 512 kB and send them slowly."""
     _delivered(server, "warm")
-    before = _resident_bytes(server.pid)
+    before = resident_bytes(server.pid)
     peers = [_connected(server.port) for _ in range(PEERS)]
     try:
         for peer in peers:
@@ -70,7 +61,7 @@ def test_peers_without_a_log_in_cost_little_memory(server: BarnabasServer) -> No
             for peer in peers:
                 peer.sendall(b"x" * 100)
         assert _delivered(server, "warm") < 5
-        assert _resident_bytes(server.pid) - before < GROWTH_BYTES_MAX
+        assert resident_bytes(server.pid) - before < GROWTH_BYTES_MAX
     finally:
         for peer in peers:
             peer.close()
@@ -85,19 +76,18 @@ def test_failed_log_ins_leave_no_connection_behind(server: BarnabasServer, failu
     """
     _delivered(server, "warm")
     time.sleep(0.5)
-    descriptors = Path(f"/proc/{server.pid}/fd")
-    before = len(list(descriptors.iterdir()))
-    resident = _resident_bytes(server.pid)
+    before = descriptors(server.pid)
+    resident = resident_bytes(server.pid)
     endings = (
         b"",
         b"\x16\x03\x01\x02\x00\x01",
-        _sized(versions()),
-        _sized(versions(), versions()),
-        _sized(handshake("GSSAPI")),
-        _sized(versions(), handshake()),
-        _sized(handshake(), authenticate(plain("alice", "guess"))),
-        _sized(handshake(), authenticate(plain("nobody", "guess"))),
-        _sized(handshake(version=0), plain("alice", "guess")),
+        sized(versions()),
+        sized(versions(), versions()),
+        sized(handshake("GSSAPI")),
+        sized(versions(), handshake()),
+        sized(handshake(), authenticate(plain("alice", "guess"))),
+        sized(handshake(), authenticate(plain("nobody", "guess"))),
+        sized(handshake(version=0), plain("alice", "guess")),
         (1 << 30).to_bytes(4, "big"),
     )
     for number in range(failures):
@@ -106,10 +96,7 @@ def test_failed_log_ins_leave_no_connection_behind(server: BarnabasServer, failu
         if number % 3:
             peer.shutdown(socket.SHUT_WR)
         peer.close()
-    deadline_s = time.monotonic() + 30
-    while (now := len(list(descriptors.iterdir()))) > before and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    assert now <= before
-    assert _resident_bytes(server.pid) - resident < GROWTH_BYTES_MAX
+    assert falls_to(before, lambda: descriptors(server.pid)) <= before
+    assert resident_bytes(server.pid) - resident < GROWTH_BYTES_MAX
     assert _delivered(server, "warm") < 10
     assert "marker-Secret" not in server.log_path.read_text()

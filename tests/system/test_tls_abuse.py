@@ -7,12 +7,13 @@ import re
 import select
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 from tests.support.log_in_listeners import Listeners
+from tests.support.process_figures import falls_to
 from tests.support.tls_failures import ADDRESSES, Failing, hello
 
 import kafka_jars
@@ -71,14 +72,6 @@ class Limited:
             assert select.select([waiting], [], [], 30)[0]
 
 
-def _reaches(value: Callable[[], int], limit: int) -> int:
-    """Waits until a value is at most this, for 30 s. Returns the last one."""
-    deadline_s = time.monotonic() + 30
-    while (now := value()) > limit and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    return now
-
-
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
     made = Limited(tmp_path_factory.mktemp("tls-abuse"))
@@ -96,19 +89,19 @@ def test_failures_over_tls_leave_no_connection_behind(limited: Limited, failures
     clients, listeners = limited.clients, limited.listeners
     for address in ADDRESSES[:2]:
         clients.served(address).close()
-    assert _reaches(limited.connections, 0) == 0
+    assert falls_to(0, limited.connections) == 0
     descriptors, resident = listeners.descriptors(), listeners.resident_bytes()
     begin_s, cpu_s = time.monotonic(), listeners.cpu_s()
     for number in range(failures):
         clients.fail(number)
     spent_s, cpu_s = time.monotonic() - begin_s, listeners.cpu_s() - cpu_s
     print(f"{failures} failures in {spent_s:.0f} s, CPU: broker {cpu_s:.0f} s, clients {time.process_time():.0f} s")
-    assert _reaches(limited.connections, 0) == 0
-    assert _reaches(listeners.descriptors, descriptors) <= descriptors
+    assert falls_to(0, limited.connections) == 0
+    assert falls_to(descriptors, listeners.descriptors) <= descriptors
     growth = listeners.resident_bytes() - resident
     print(f"{growth / 1e6:.1f} MB more memory")
     assert growth < GROWTH_BYTES_MAX
     for first, second in zip(ADDRESSES[::2], ADDRESSES[1::2], strict=True):
         limited.check_slots(first, second)
-        assert _reaches(limited.connections, 0) == 0
+        assert falls_to(0, limited.connections) == 0
     assert "Traceback" not in listeners.server.log_path.read_text()

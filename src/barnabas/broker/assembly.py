@@ -300,7 +300,7 @@ class Broker:
     @cached_property
     def _imitated_users(self) -> ImitatedUsers:
         secret_key = TokenSettings.of(self.config).secret_key
-        return ImitatedUsers(secret_key, self.side.cluster_id, self.host.timers.call_soon)
+        return ImitatedUsers(secret_key, self.side.cluster_id, self.host.timers)
 
     @cached_property
     def _token_users(self) -> TokenUsers:

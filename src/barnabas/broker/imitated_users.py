@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
+from barnabas.common.host import Timers
 from barnabas.common.portions import Portions, whole
+from barnabas.coordinators.steps import in_steps
 from barnabas.metadata.security import Credentials
 from barnabas.protocol.sasl.imitated_users import DEFAULT_SHAPES, Form, Shape, form_of, imitation, secret_of, shapes_of
 from barnabas.protocol.sasl.scram_server import Credential
@@ -22,10 +24,10 @@ class ImitatedUsers:
     the credentials before. The first count is made at once, because without it there is no secret.
     """
 
-    def __init__(self, secret_key: bytes, cluster_id: str, call_soon: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, secret_key: bytes, cluster_id: str, timers: Timers) -> None:
         self._secret_key = secret_key
         self._cluster_id = cluster_id
-        self._call_soon = call_soon
+        self._timers = timers
         #: The credentials that the following values were computed from.
         self._seen: Credentials | None = None
         self._secret = b""
@@ -37,16 +39,8 @@ class ImitatedUsers:
             whole(self._count(credentials))
         elif self._seen is not credentials and not self._is_counting:
             self._is_counting = True
-            self._continue(self._count(credentials))
+            in_steps(self._timers, self._count(credentials))
         return imitation(hash_name, self._secret, name, self._shapes.get(mechanism, DEFAULT_SHAPES))
-
-    def _continue(self, counting: Portions[None]) -> None:
-        try:
-            next(counting)
-        except StopIteration:
-            self._is_counting = False
-        else:
-            self._call_soon(lambda: self._continue(counting))
 
     def _count(self, credentials: Credentials) -> Portions[None]:
         forms: defaultdict[int, Counter[Form]] = defaultdict(Counter)
@@ -61,3 +55,4 @@ class ImitatedUsers:
         self._secret = secret_of(self._cluster_id, self._secret_key, server_key)
         self._shapes = {mechanism: shapes_of(found) for mechanism, found in forms.items()}
         self._seen = credentials
+        self._is_counting = False

@@ -7,7 +7,7 @@ them skip is replaced when it is linked (`client_suites.librdkafka`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from tests.clients.foreign_suites import Results
 from tests.clients.toxiproxy import Toxiproxy
 from tests.support import suite_certificates
 from tests.support.identity_provider import IdentityProvider
-from tests.support.suite_results import check, expected, failed, in_two_runs, with_second_run
+from tests.support.suite_results import check, expected, in_two_runs
 from tests.support.suite_server import (
     ADMIN,
     PASSWORD,
@@ -85,22 +85,41 @@ def listed(kind: str) -> list[str]:
     return [name for each, name in lines if each == kind]
 
 
+def rules_results(
+    tmp_path: Path, kind: str, settings: Mapping[str, str], command_config: Path | None = None
+) -> Results:
+    """Runs the tests of rules. 0115 fails if metadata arrive while its thread is in `produce`, as on a busy machine: it
+    gets a second run.
+    """
+
+    def run(folder: Path, only: Collection[str]) -> Results:
+        chosen = sorted(name[:4] for name in only or listed(kind))
+        return client_suites.librdkafka(folder, settings, chosen, command_config=command_config)
+
+    return in_two_runs(tmp_path, run)
+
+
+def token_sessions(tmp_path: Path, settings: Mapping[str, str]) -> Results:
+    """Runs the part of 0142 that renews sessions with tokens."""
+    return client_suites.librdkafka(tmp_path, settings, ["0142"], environment={"SUBTESTS": f"{TOKEN_SESSION_PART}:"})
+
+
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 def test_the_suite_passes_with_a_log_in_over_tls(tmp_path: Path) -> None:
     """All tests that need a broker, in their quick form."""
     cluster = SuiteCluster(tmp_path / "cluster", {"auto.create.topics.enable": "true"})
     skipped = {"TESTS_SKIP": ",".join(PARTS)}
-    try:
-        results = client_suites.librdkafka(
-            tmp_path, cluster.settings, options=["-L", "-Q"], environment=skipped, timeout_s=3000
+
+    def run(folder: Path, only: Collection[str]) -> Results:
+        # Some tests of the suite measure time; they get a second run, alone.
+        chosen = sorted({name[:4] for name in only})
+        return client_suites.librdkafka(
+            folder, cluster.settings, chosen, options=["-L", "-Q"], environment=skipped, timeout_s=3000
         )
-        if failures := failed(results):
-            # Some tests of the suite measure time; they get a second run, alone.
-            again = client_suites.librdkafka(
-                tmp_path / "again", cluster.settings, sorted({name[:4] for name in failures}), options=["-L", "-Q"]
-            )
-            results = with_second_run(results, again)
+
+    try:
+        results = in_two_runs(tmp_path, run)
     finally:
         cluster.stop()
     check(tmp_path, results, listed("sasl_ssl"))
@@ -160,32 +179,16 @@ def test_tokens_from_a_provider_by_secret_assertion_and_machine(tmp_path: Path) 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_rules_stop_a_client_and_its_removal_lets_it_go_on(tmp_path: Path, server: SuiteServer) -> None:
-    """Each test that fails gets a second run: 0115 fails if the answer to its first Metadata request arrives while the
-    client is still in `produce`.
-    """
-
-    def run(folder: Path, only: Collection[str]) -> Results:
-        chosen = sorted(name[:4] for name in only) or ["0109", "0115", "0119"]
-        return client_suites.librdkafka(folder, server.plain_settings(), chosen)
-
-    check(tmp_path, in_two_runs(tmp_path, run), listed("plaintext"))
+    check(tmp_path, rules_results(tmp_path, "plaintext", server.plain_settings()), listed("plaintext"))
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_rules_stop_a_client_that_logs_in_over_tls(tmp_path: Path) -> None:
-    """Rules for a user of SCRAM who is no super user; the brokers have listeners of SASL_SSL only.
-
-    0115 fails if metadata arrive while its thread is in `produce`, as on a busy machine: it gets a second run.
-    """
+    """Rules for a user of SCRAM who is no super user; the brokers have listeners of SASL_SSL only."""
     cluster = SuiteCluster(tmp_path / "cluster", {"auto.create.topics.enable": "true"})
-
-    def run(folder: Path, only: Collection[str]) -> Results:
-        chosen = sorted(name[:4] for name in only or listed("rules"))
-        return client_suites.librdkafka(folder, cluster.settings, chosen, command_config=cluster.command_config)
-
     try:
-        results = in_two_runs(tmp_path, run)
+        results = rules_results(tmp_path, "rules", cluster.settings, cluster.command_config)
     finally:
         cluster.stop()
     check(tmp_path, results, listed("rules"))
@@ -217,12 +220,7 @@ def test_sessions_are_renewed_with_tokens_of_a_provider(tmp_path: Path, session_
     provider = IdentityProvider({"client": PASSWORD}, lifetime_s=lifetime_ms // 1_000)
     cluster = TokenCluster(tmp_path / "cluster", provider, {"connections.max.reauth.ms": str(session_ms)})
     try:
-        results = client_suites.librdkafka(
-            tmp_path,
-            cluster.oidc_settings("client", PASSWORD),
-            ["0142"],
-            environment={"SUBTESTS": f"{TOKEN_SESSION_PART}:"},
-        )
+        results = token_sessions(tmp_path, cluster.oidc_settings("client", PASSWORD))
     finally:
         cluster.stop()
         provider.close()
@@ -235,12 +233,7 @@ def test_sessions_are_renewed_with_tokens_of_a_provider(tmp_path: Path, session_
 def test_sessions_are_renewed_with_unsecured_tokens(tmp_path: Path) -> None:
     cluster = UnsecuredTokenCluster(tmp_path / "cluster", {"connections.max.reauth.ms": str(TOKEN_SESSION_MS)})
     try:
-        results = client_suites.librdkafka(
-            tmp_path,
-            cluster.unsecured_settings(),
-            ["0142"],
-            environment={"SUBTESTS": f"{TOKEN_SESSION_PART}:"},
-        )
+        results = token_sessions(tmp_path, cluster.unsecured_settings())
     finally:
         cluster.stop()
     check(tmp_path, results, listed("unsecured_session"))

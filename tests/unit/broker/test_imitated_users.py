@@ -8,11 +8,25 @@ import pytest
 from immutables import Map
 
 from barnabas.broker.imitated_users import ImitatedUsers
+from barnabas.common.host import Timer
 from barnabas.metadata.security import Credentials
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
 
 MANY = 12_000
 SHA_256 = 1
+
+
+class Turns:
+    """Timers whose turns the test takes."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.waiting.append(callback)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        raise AssertionError("nothing waits for a time")
 
 
 def _credential(name: str, iterations: int) -> UserScramCredentialRecord:
@@ -28,8 +42,8 @@ def _credentials(count: int, iterations: int) -> Credentials:
 
 @pytest.mark.parametrize("secret_key", [b"", b"key"])
 def test_many_credentials_that_change_are_counted_in_portions(secret_key: bytes) -> None:
-    turns: list[Callable[[], None]] = []
-    users = ImitatedUsers(secret_key, "cluster", turns.append)
+    turns = Turns()
+    users = ImitatedUsers(secret_key, "cluster", turns)
 
     def imitated(credentials: Credentials) -> tuple[bytes, int]:
         found = users.imitate(credentials, SHA_256, "sha256", "nobody")
@@ -38,16 +52,18 @@ def test_many_credentials_that_change_are_counted_in_portions(secret_key: bytes)
     before, after = _credentials(MANY, 4_096), _credentials(MANY, 8_192)
     first = imitated(before)
     assert first[1] == 4_096
-    assert turns == [], "the first count is made at once"
+    assert turns.waiting == [], "the first count is made at once"
     for _ in range(MANY // 5_000):
         assert imitated(after) == first, "that of the credentials before, until all are counted"
-        assert len(turns) == 1
-        turns.pop()()
+        assert len(turns.waiting) == 1
+        turns.waiting.pop()()
     assert imitated(after)[1] == 8_192
-    assert turns == []
+    assert turns.waiting == []
 
 
 def test_few_credentials_that_change_are_counted_at_once() -> None:
-    users = ImitatedUsers(b"key", "cluster", lambda _: pytest.fail("nothing is left"))
+    turns = Turns()
+    users = ImitatedUsers(b"key", "cluster", turns)
     found = [users.imitate(_credentials(9, each), SHA_256, "sha256", "nobody").iterations for each in (4_096, 8_192)]
     assert found == [4_096, 8_192]
+    assert turns.waiting == [], "nothing is left"

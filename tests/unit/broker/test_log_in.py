@@ -17,6 +17,7 @@ from tests.support.log_in import (
     log_in,
     plain,
     secured_broker,
+    sized,
 )
 from tests.support.metrics import scraped
 from tests.support.wired import PROPERTIES, WiredBroker, WiredClient
@@ -44,10 +45,6 @@ def _metadata(client: WiredClient) -> MetadataResponse:
     return client.call(MetadataRequest(topics=[]), 12, MetadataResponse)
 
 
-def _sized(*frames: bytes) -> bytes:
-    return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
-
-
 def test_a_client_logs_in_with_plain() -> None:
     wired = secured_broker()
     client = wired.connect()
@@ -70,7 +67,7 @@ def test_our_own_client_logs_in() -> None:
 def test_the_messages_of_version_0_are_bare_frames() -> None:
     client = secured_broker().connect()
     assert call_handshake(client, "PLAIN", 0).mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-    client.send_raw(_sized(plain()))
+    client.send_raw(sized(plain()))
     assert client.link.take() == bytes(4)
     assert _metadata(client).brokers
 
@@ -142,7 +139,7 @@ def test_what_does_not_fit_closes_the_connection_and_nothing_is_served(frames: l
     """Guard S12."""
     wired = secured_broker()
     client = wired.connect()
-    client.send_raw(_sized(*frames))
+    client.send_raw(sized(*frames))
     assert client.core.is_closed
     assert client.core.principal == "User:ANONYMOUS"
     assert len(wired.closes.causes) == 1
@@ -163,7 +160,7 @@ def test_frames_before_the_log_in_are_small() -> None:
         MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t" * 200)]), 8, MetadataResponse
     )
     limited = small.connect()
-    limited.send_raw(_sized(bytes(101)))
+    limited.send_raw(sized(bytes(101)))
     assert limited.core.is_closed
 
 
@@ -194,7 +191,7 @@ def test_frames_before_the_log_in_have_few_fields(count: int) -> None:
     ):
         client = wired.connect()
         begin_s = time.process_time()
-        client.send_raw(_sized(*frames))
+        client.send_raw(sized(*frames))
         assert client.core.is_closed
         assert client.core.principal == "User:ANONYMOUS"
         assert time.process_time() - begin_s < 0.05

@@ -61,6 +61,18 @@ def end_of(secured: SecuredBroker, index: int = 0, topic: str = "orders") -> int
     return secured.broker.replicas.leader(topic, index).log.log_end_offset
 
 
+def held_reads(secured: SecuredBroker) -> HeldWork:
+    """Makes reads of the first partition wait for the disk until the test finishes them."""
+    log = secured.broker.replicas.leader("orders", 0).log
+    log.roll()
+    log.segments.release()
+    secured.host.time.run_for(1_000)
+    make_cold(secured.host.disk)
+    held = HeldWork()
+    secured.broker.replicas.cold_reads._blocking = held  # type: ignore[assignment]
+    return held
+
+
 def produced(secured: SecuredBroker, client: Any) -> list[int]:
     """Waits for the response to a Produce request. Returns its error codes."""
     for _ in range(200):
@@ -182,7 +194,6 @@ def test_a_fetch_that_waits_for_the_disk_gets_nothing_after_its_right_ended(
     secured: SecuredBroker, in_session: bool
 ) -> None:
     """Guard S10."""
-    log = secured.broker.replicas.leader("orders", 0).log
     produce(secured, secured.connect(), batch_of(b"secret"))
     secured.allow(READ, TOPIC, "orders")
     client = secured.connect_as(ALICE)
@@ -190,12 +201,7 @@ def test_a_fetch_that_waits_for_the_disk_gets_nothing_after_its_right_ended(
     if in_session:
         opened = client.call(fetch_request(secured, 1, 12, session_epoch=0), 12, FetchResponse)
         request.session_id, request.session_epoch = opened.session_id, 1
-    log.roll()
-    log.segments.release()
-    secured.host.time.run_for(1_000)
-    make_cold(secured.host.disk)
-    held = HeldWork()
-    secured.broker.replicas.cold_reads._blocking = held  # type: ignore[assignment]
+    held = held_reads(secured)
     client.send(request, 12)
     assert client.received() == [], "it waits for the disk"
     secured.remove_rules(ALICE)
@@ -231,18 +237,12 @@ def test_an_offset_is_not_told_if_the_right_ends_while_the_log_is_searched(
     secured: SecuredBroker, replica_id: int
 ) -> None:
     """Guard S10."""
-    log = secured.broker.replicas.leader("orders", 0).log
     produce(secured, secured.connect(), batch_of(b"secret"))
     if replica_id < 0:
         secured.allow(AclOperation.DESCRIBE, TOPIC, "orders")
     else:
         secured.allow(AclOperation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")
-    log.roll()
-    log.segments.release()
-    secured.host.time.run_for(1_000)
-    make_cold(secured.host.disk)
-    held = HeldWork()
-    secured.broker.replicas.cold_reads._blocking = held  # type: ignore[assignment]
+    held = held_reads(secured)
     client = secured.connect_as(ALICE)
     row = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
     topic = ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[row])

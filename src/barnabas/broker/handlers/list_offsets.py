@@ -11,13 +11,15 @@ offsets, whatever its role. Look-ups that have to read files run in the backgrou
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import TOPICS
+from barnabas.broker.requests.late_responses import late_refusal
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
-from barnabas.metadata.acls import AclOperation, AclResource
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replication.partition import Isolation, Partition
 from barnabas.storage.batch_file import NotCachedError
@@ -64,7 +66,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest, services: Servi
     else:
         isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     response = ListOffsetsResponse()
-    lookups = _Lookups(context, services, isolation, response, any_replica=request.replica_id == _DEBUGGER)
+    lookups = _Lookups(context, services, isolation, response, request.replica_id)
     for topic in request.topics:
         rows = []
         for partition in topic.partitions:
@@ -88,6 +90,8 @@ class _Pending(NamedTuple):
     row: ListOffsetsResponse.ListOffsetsPartitionResponse
     search: TimeSearch
     attempts: int
+    #: Returns the refusal if the client has lost the right to this row during the search.
+    refusal: Callable[[], Message | None]
 
 
 class _Lookups:
@@ -100,17 +104,14 @@ class _Lookups:
         services: Services,
         isolation: Isolation,
         response: ListOffsetsResponse,
-        *,
-        any_replica: bool,
+        replica_id: int,
     ) -> None:
-        self._any_replica = any_replica
+        self._replica_id = replica_id
         self._context = context
         self._services = services
         self._isolation = isolation
         self._response = response
         self._pending: deque[_Pending] = deque()
-        #: The version of the rules by which the rows were authorized.
-        self._rules_version = services.rules_version
 
     def begin(
         self,
@@ -122,7 +123,9 @@ class _Lookups:
         """Fills in the row, or queues the search that it needs; `after` is the search that has just ended for it."""
         version = self._context.api_version
         try:
-            partition = _requested_partition(self._services, topic, requested, version, any_replica=self._any_replica)
+            partition = _requested_partition(
+                self._services, topic, requested, version, any_replica=self._replica_id == _DEBUGGER
+            )
             found = _find(partition, requested.timestamp, self._isolation, after)
         except RequestFailed as failure:
             row.error_code = failure.code
@@ -137,7 +140,10 @@ class _Lookups:
         else:
             if isinstance(found, TimeSearch):
                 attempts = 1 if after is None else after.attempts + 1
-                self._pending.append(_Pending(topic, requested, row, found, attempts))
+                asked = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[requested])
+                alone = ListOffsetsRequest(replica_id=self._replica_id, topics=[asked])
+                refusal = late_refusal(self._context, alone, "list_offsets", self._services)
+                self._pending.append(_Pending(topic, requested, row, found, attempts, refusal))
                 return
             row.timestamp, row.offset = found.timestamp, found.offset
             if version >= 4:
@@ -154,22 +160,13 @@ class _Lookups:
         if error is not None:
             raise error
         pending = self._pending.popleft()
-        if self._may_describe(pending.topic):
+        if pending.refusal() is None:
             self.begin(pending.topic, pending.requested, pending.row, pending)
         else:
             pending.row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         response = self.answer()
         if response is not None:
             self._context.reply(response)
-
-    def _may_describe(self, topic: str) -> bool:
-        """Returns whether the client still has the right: rules can have changed during the search."""
-        authorizer = self._services.authorizer
-        if authorizer is None or self._services.rules_version == self._rules_version:
-            return True
-        if self._isolation is Isolation.LOG_END and not self._any_replica:
-            return authorizer.allows(self._context, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
-        return authorizer.allows(self._context, AclOperation.DESCRIBE, AclResource.TOPIC, topic)
 
 
 def _requested_partition(

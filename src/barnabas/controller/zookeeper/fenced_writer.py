@@ -85,11 +85,11 @@ class _Attempt:
     decision: _Decision = field(compare=False)
     #: Whether the attempt was refused, as part of a group or alone, or its answer was lost.
     is_suspect: bool = field(default=False, compare=False)
+    #: The znodes whose versions the writes expect.
+    expected: frozenset[str] = field(init=False, compare=False)
 
-    def expecting(self) -> Iterator[str]:
-        """Yields the znodes whose versions the writes expect."""
-        for unit in self.units:
-            yield from _expecting(unit)
+    def __post_init__(self) -> None:
+        self.expected = frozenset(path for unit in self.units for path in _expected(unit))
 
 
 class FencedWriter:
@@ -152,11 +152,11 @@ class FencedWriter:
     def _send(self) -> None:
         while self._queue and self._may_send(self._queue[0]):
             attempt = heapq.heappop(self._queue)
-            if any(self._is_refused(unit, attempt.decision) for unit in attempt.units):
+            if self._is_refused(attempt):
                 self._refuse(attempt)
                 continue
             self._in_flight += 1
-            self._awaited.update(attempt.expecting())
+            self._awaited |= attempt.expected
             parts = [self._fence, *(write.part() for unit in attempt.units for write in unit.writes)]
             self._store.multi(parts, partial(self._on_reply, attempt))
 
@@ -164,16 +164,16 @@ class FencedWriter:
         if self._is_closed or not self._is_connected:
             return False
         alone = self._suspects > 0 or attempt.units[0].is_last
-        if self._in_flight >= (1 if alone else WINDOW):
-            return False
-        return not self._awaited or self._awaited.isdisjoint(attempt.expecting())
+        return self._in_flight < (1 if alone else WINDOW) and self._awaited.isdisjoint(attempt.expected)
 
-    def _is_refused(self, unit: Unit, decision: _Decision) -> bool:
-        """Returns whether an earlier conflict makes this unit one, too."""
-        if unit.is_last and any(conflict.unit.key == unit.key for conflict in decision.conflicts):
+    def _is_refused(self, attempt: _Attempt) -> bool:
+        """Returns whether an earlier conflict makes a unit one, too."""
+        first = attempt.units[0]
+        if first.is_last and any(conflict.unit.key == first.key for conflict in attempt.decision.conflicts):
             return True
-        stale = self._stale.get(unit.key)
-        return stale is not None and not stale.isdisjoint(_expecting(unit))
+        return bool(self._stale) and any(
+            path in self._stale.get(unit.key, ()) for unit in attempt.units for path in _expected(unit)
+        )
 
     def _refuse(self, attempt: _Attempt) -> None:
         """Settles an attempt with a refused unit, or divides it if it has several units."""
@@ -186,7 +186,7 @@ class FencedWriter:
         if self._is_closed:
             return
         self._in_flight -= 1
-        self._awaited.difference_update(attempt.expecting())
+        self._awaited -= attempt.expected
         refused = reply.refused_part
         if reply.is_lost:
             self._lost(attempt)
@@ -272,13 +272,13 @@ class FencedWriter:
         decision.left -= len(attempt.units)
         decision.conflicts += conflicts
         for conflict in conflicts:
-            self._stale.setdefault(conflict.unit.key, set()).update(_expecting(conflict.unit))
+            self._stale.setdefault(conflict.unit.key, set()).update(_expected(conflict.unit))
         assert decision.left >= 0, "a unit is settled once"
         if decision.left == 0:
             decision.settled(decision.conflicts)
 
 
-def _expecting(unit: Unit) -> Iterator[str]:
+def _expected(unit: Unit) -> Iterator[str]:
     return (write.path for write in unit.writes if write.version != ANY_VERSION)
 
 
