@@ -84,3 +84,16 @@ def test_a_fenced_broker_comes_last_and_leads_never() -> None:
     assert all(set(replicas) == {2, 3} for replicas in placements)
     placements = place_replicas(brokers, 20, 3, SeededChance())
     assert all(replicas[2] == 1 for replicas in placements)
+
+
+@pytest.mark.parametrize("factor", [0, -1])
+def test_a_partition_has_at_least_one_replica(factor: int) -> None:
+    with pytest.raises(RequestFailed, match="the replication factor must be positive"):
+        StripedPlacement([UsableBroker(1, None, False)], SeededChance(1)).check(factor)
+
+
+def test_two_brokers_lead_in_either_order() -> None:
+    """After a lap the brokers are shuffled, so that the second lap does not always follow the first one's order."""
+    brokers = [UsableBroker(broker_id, None, False) for broker_id in (1, 2)]
+    laps = [tuple(replicas[0] for replicas in place_replicas(brokers, 4, 1, SeededChance(seed))) for seed in range(40)]
+    assert {(lap[:2], lap[2:]) for lap in laps} == {(a, b) for a in ((1, 2), (2, 1)) for b in ((1, 2), (2, 1))}

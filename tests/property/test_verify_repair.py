@@ -166,3 +166,19 @@ def test_a_dump_reports_wrong_indexes_before_gaps_in_logs() -> None:
     dump_files(damage.disk_of(files), dumped, DumpOptions(deep_iteration=True), lambda line: None, lines.append)
     heads = [line.split(" in ")[0] for line in lines if not line.startswith("  ")]
     assert heads == ["Mismatches", "Non-consecutive offsets"]
+
+
+def test_a_dump_names_the_batch_that_is_found_instead_of_an_indexed_offset() -> None:
+    path = next(path for path in in_partition((".timeindex",)) if len(log()[path]) >= 12)
+    inside = [header for _, header in iter_headers(memoryview(log()[path.replace(".timeindex", ".log")]))]
+    long = next(header for header in inside if header.last_offset_delta)
+    base_offset = DumpedFile(path, path).base_offset()
+    entry = struct.pack(">qi", long.max_timestamp, long.base_offset - base_offset)
+    files = log() | {path: entry}
+    lines: list[str] = []
+    dump_files(damage.disk_of(files), [DumpedFile(path, path)], DumpOptions(), lambda line: None, lines.append)
+    last_offset = long.base_offset + long.last_offset_delta
+    assert lines == [
+        "The following indexed offsets are not found in the log.\n",
+        f"Indexed offset: {long.base_offset}, found log offset: {last_offset}\n",
+    ]

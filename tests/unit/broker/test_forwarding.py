@@ -166,6 +166,12 @@ def test_an_answer_of_a_former_controller_is_known_by_its_errors() -> None:
     assert not whole(has_not_controller_error(VoteResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
 
 
+def test_a_long_response_is_searched_in_steps() -> None:
+    result = CreateTopicsResponse.CreatableTopicResult
+    rows = [result(name=f"t{number}") for number in range(1_000)]
+    assert sum(has_not_controller_error(CreateTopicsResponse(topics=rows))) == 10
+
+
 class SilentLinks:
     """Every dial is taken and nothing answered."""
 
@@ -189,6 +195,7 @@ def test_who_waits_for_a_former_leader_asks_the_new_one_at_once() -> None:
     host.time.run_for(500)
     access.on_leader()
     host.time.run_for(500)
+    assert access.channel() is access.channel()
     assert links.dialled == [("first", 9093)], "it still leads"
     leader = ("second", 9093)
     access.on_leader()

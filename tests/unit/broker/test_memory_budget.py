@@ -233,3 +233,16 @@ def test_the_limit_is_the_keys_or_the_hosts(configured: int, limit: int) -> None
     world = World()
     budget = MemoryBudget(world.area, world.host.time, world.host.time, world.memory, configured)
     assert budget.limit_bytes == limit
+
+
+def test_a_peer_that_leaves_when_it_may_continue_is_forgotten() -> None:
+    world = World()
+    leaving, staying = world.peer(), world.peer()
+    for peer in (leaving, staying):
+        peer.announce(20_000_000, 4_900_000)
+    assert leaving.waits or staying.waits
+    left = leaving if leaving.waits else staying
+    left.on_memory_available = lambda: world.budget.forget(left)  # type: ignore[method-assign]
+    (staying if left is leaving else leaving).abort("its frame is dropped")
+    world.run(1_000)
+    assert left not in world.budget.holders

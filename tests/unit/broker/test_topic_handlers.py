@@ -246,6 +246,7 @@ def test_topics_come_in_pages(world: World) -> None:
     assert describe(world, limit=4) == ([("a", 0, [0, 1, 2]), ("b", 0, [0])], ("b", 1))
     assert describe(world, limit=4, cursor=("b", 1)) == ([("b", 0, [1, 2]), ("c", 0, [0, 1])], ("c", 2))
     assert describe(world, limit=4, cursor=("c", 2)) == ([("c", 0, [2])], None)
+    assert describe(world, limit=4, cursor=("b", 9)) == ([("b", 0, []), ("c", 0, [0, 1, 2])], None)
     assert describe(world, limit=3) == ([("a", 0, [0, 1, 2])], ("b", 0))
     assert describe(world, limit=0) == ([("a", 0, [0])], ("a", 1))
 

@@ -71,11 +71,11 @@ def test_a_move_goes_by_adding_and_then_removing(world: ControllerWorld) -> None
 
 
 def test_growing_ends_when_all_are_in_sync(world: ControllerWorld) -> None:
+    epoch = world.partition("t").leader_epoch
     assert move(world, [1, 2, 3, 4, 5]) == OK
     assert state(world) == ((1, 2, 3, 4, 5), (4, 5), ())
     set_isr(world, [1, 2, 3, 4])
     assert state(world) == ((1, 2, 3, 4, 5), (4, 5), ())
-    epoch = world.partition("t").leader_epoch
     set_isr(world, [1, 2, 3, 4, 5])
     assert state(world) == ((1, 2, 3, 4, 5), (), ())
     # No replica was removed, so none needs fencing.
@@ -240,7 +240,8 @@ def test_refused_targets(world: ControllerWorld, target: list[int], text: str) -
 def test_what_is_not_there(world: ControllerWorld) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert move(world, [1], topic="u") == (unknown, "Unable to find a topic named u.")
-    assert move(world, [1], index=1) == (unknown, "Unable to find partition t:1.")
+    for index in (1, 2, -1):
+        assert move(world, [1], index=index) == (unknown, f"Unable to find partition t:{index}.")
 
 
 def test_the_replication_factor_may_be_held_fast(world: ControllerWorld) -> None:

@@ -42,3 +42,17 @@ def test_many_partitions_are_checked_in_several_turns(monkeypatch: pytest.Monkey
     expiration.close()
     host.time.run_for(10_000)
     assert len(seen) == 2 * len(partitions) - 5, "the second check was ended after its first turn"
+
+
+def test_a_check_in_between_does_not_end_the_periodic_ones() -> None:
+    host = MemoryHost()
+    seen: list[int] = []
+    partition: Any = SimpleNamespace(shrink_isr=lambda: seen.append(host.clock.now_ms()))
+    environment = cast("Any", SimpleNamespace(lag_ms_max=1_000))
+    expiration = IsrExpiration(host.timers, environment, lambda: iter([partition]))
+    expiration.start()
+    begin_ms = host.clock.now_ms()
+    host.time.run_for(200)
+    expiration.check()
+    host.time.run_for(1_100)
+    assert [now_ms - begin_ms for now_ms in seen] == [200, 700, 1_200]

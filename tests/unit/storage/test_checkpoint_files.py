@@ -4,6 +4,8 @@ logs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from tests.support.batches import NOW_MS
 from tests.support.log_world import PARTITION, TOPIC_ID, encode_records
@@ -13,6 +15,7 @@ from barnabas.common.host import Buffer
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
 from barnabas.simulation.host import MemoryHost
+from barnabas.storage.checkpoint_files import CheckpointFiles, LogDirectory
 from barnabas.storage.checkpoints import read_offsets
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -106,3 +109,27 @@ def test_logs_that_did_not_change_are_not_written_at_a_stop(monkeypatch: pytest.
     assert {path.split("/")[2] for path in written if "/t-" in path} == {"t-1"}
     third = started(MemoryHost(disk=host.disk))
     assert [log.log_end_offset for log in third] == [3, 4, 3]
+
+
+def test_a_truncation_above_the_recovery_point_writes_no_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = MemoryHost()
+    manager = started(host)
+    log = flushed(host, manager)
+    host.time.run_for(120_000)
+    assert read_offsets(host.disk, POINTS) == {PARTITION: 5}
+    append(log, 3)
+    written: list[str] = []
+    write = CheckpointFiles.write
+
+    def counted(
+        files: CheckpointFiles, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        written.append(name)
+        write(files, directory, name, offsets)
+
+    monkeypatch.setattr(CheckpointFiles, "write", counted)
+    log.truncate_to(6)
+    assert written == []
+    log.truncate_to(4)
+    assert written == ["recovery-point-offset-checkpoint"]
+    assert read_offsets(host.disk, POINTS) == {PARTITION: 4}

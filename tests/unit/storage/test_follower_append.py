@@ -105,3 +105,14 @@ def test_a_disk_that_breaks_is_a_storage_fault_whatever_is_read_first(first: int
         assert disk.failed
     else:
         assert not disk.failed
+
+
+def test_records_are_synced_as_soon_as_there_are_as_many_as_flush_messages_says() -> None:
+    world = LogWorld(LogConfig(flush_messages=6))
+    made = [bytes(encode_records(1, base_offset=offset)) for offset in range(12)]
+    world.log.append_as_follower(b"".join(made[:6]))
+    assert world.log.recovery_point == 6
+    world.log.append_as_follower(b"".join(made[6:11]))
+    assert world.log.recovery_point == 6
+    world.log.append_as_follower(made[11])
+    assert world.log.recovery_point == 12

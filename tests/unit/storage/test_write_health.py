@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -140,3 +141,19 @@ def test_a_probe_leaves_nothing_behind_when_it_fails() -> None:
         health.probe(world.host.disk, "/a", world.host.clock.now_ms)
     assert caught.value.errno == errno.ENOSPC
     assert world.host.disk.list_dir("/a") == []
+
+
+def test_a_sync_that_began_after_a_pause_is_given_its_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    parked: list[Callable[[object, BaseException | None], None]] = []
+    world.host.blocking.run = lambda work, done: parked.append(done)  # type: ignore[method-assign]
+    world.health.run("/a", lambda: None, lambda result, error: None)
+    now_ms = world.host.time.now_ms
+    monkeypatch.setattr(world.host.time, "now_ms", lambda: now_ms() + 16_000)
+    world.run(1_500)
+    parked[0](None, None)
+    world.health.run("/a", lambda: None, lambda result, error: None)
+    world.run(4_500)
+    assert world.health.unwritable() == []
+    world.run(2_500)
+    assert world.health.cause_of("/a") == "does not respond"
