@@ -205,3 +205,16 @@ def test_who_waits_for_a_former_leader_asks_the_new_one_at_once() -> None:
     assert answers == []
     host.time.run_for(2_000)
     assert answers == [None]
+
+
+def test_an_abandoned_request_is_not_answered() -> None:
+    host: Any = MemoryHost()
+    waiting: list[Callable[[Message], None]] = []
+    own = SimpleNamespace(is_active=True, handle=lambda request, reply: waiting.append(reply))
+    access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: None, 30_000, lambda: own)
+    answers: list[Message | None] = []
+    abandoned = access.begin(BrokerHeartbeatRequest(), answers.append)
+    abandoned.abandon()
+    waiting[0](BrokerHeartbeatResponse())
+    host.time.run_for(40_000)
+    assert (len(waiting), answers) == (1, [])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+import pytest
 from tests.support.controller_world import ControllerWorld, directory_of, registration
 
 from barnabas.common.errors import ErrorCode
@@ -184,3 +187,17 @@ def test_the_journal_says_why() -> None:
     for change, _ in result.records:
         delta.replay(change)
     assert cause_of_change(None, delta).code == "broker-full", "read off the change itself"
+
+
+def test_a_heartbeat_without_news_walks_no_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world()
+    full(made, 1)
+
+    def mark(*arguments: object) -> NoReturn:
+        raise AssertionError("the report is known")
+
+    monkeypatch.setattr(broker_registrations, "mark_unwritable", mark)
+    full(made, 1)
+    made.beat(2)
+    with pytest.raises(AssertionError, match="the report is known"):
+        full(made, 2)

@@ -17,6 +17,7 @@ from barnabas.protocol.messages.vote import VoteResponse
 from barnabas.raft.formatting import ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.raft.quorum_state import ElectionState, encode_state
+from barnabas.raft.starting import state_at_least
 from barnabas.raft.snapshots import SnapshotId, encode_snapshot
 from barnabas.raft.voters import VoterSet
 from barnabas.simulation.disk import MemoryDisk
@@ -152,3 +153,19 @@ def test_a_controller_without_first_voters_joins_as_an_observer() -> None:
     host.time.run_for(2_000)
     assert not node.quorum.is_voter
     assert not node.is_leader
+
+
+def test_each_peer_that_refuses_is_reported_once() -> None:
+    _, host, peers = started(THREE, response=VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+    host.time.run_for(20_000)
+    assert len(peers.requested) > 4
+    text = "of the metadata quorum responds with UNSUPPORTED_VERSION"
+    assert sorted(text_of for text_of, _ in host.faults.reported) == [f"node 2 {text}", f"node 3 {text}"]
+
+
+def test_the_state_is_at_least_in_the_last_epoch_of_the_log() -> None:
+    stored = ElectionState(5, voted_id=2)
+    assert state_at_least(None, 5) == ElectionState(5)
+    assert state_at_least(stored, 4) is stored
+    assert state_at_least(stored, 5) is stored
+    assert state_at_least(stored, 6) == ElectionState(6)
