@@ -6,7 +6,12 @@ import pytest
 from tests.unit.broker.test_failing_continuations import replicated
 
 from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.transactions.markers import VERSION_TAG
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from barnabas.records.batch import encode_batch
+from barnabas.records.record import Record
+from barnabas.simulation.host import EPOCH_WALL_MS
+from barnabas.storage.log import Origin
 
 
 def markers(*topics: str) -> WriteTxnMarkersRequest:
@@ -44,3 +49,26 @@ def test_a_request_without_markers_is_answered() -> None:
     wired = replicated()
     answer = wired.connect().call(WriteTxnMarkersRequest(markers=[]), 1, WriteTxnMarkersResponse, within_ms=100)
     assert answer.markers == []
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [
+        (1, 0, ErrorCode.NONE),
+        (2, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, 1, ErrorCode.NONE),
+    ],
+)
+def test_a_marker_of_the_second_version_has_a_higher_epoch_than_the_transaction(
+    version: int, epoch: int, code: ErrorCode
+) -> None:
+    wired = replicated()
+    record = Record(0, EPOCH_WALL_MS, b"k", b"v", [])
+    batch = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    leader = wired.broker.replicas.leader("canary", 0)
+    assert wired.broker.replicas.append_to(leader, batch, 1, EPOCH_WALL_MS, Origin.COORDINATOR).info is not None
+    request = markers("canary")
+    request.markers[0].producer_epoch = epoch
+    request.markers[0].unknown_tags = ((VERSION_TAG, bytes([version])),)
+    answer = wired.connect().call(request, 1, WriteTxnMarkersResponse, within_ms=100)
+    assert answer.markers[0].topics[0].partitions[0].error_code == code

@@ -55,7 +55,8 @@ def test_fetches_that_are_refused(calm: CalmWorld) -> None:
         (calm.fetch(offset=-1), ErrorCode.INVALID_REQUEST),
         (calm.fetch(offset=0, last_epoch=calm.epoch + 1), ErrorCode.INVALID_REQUEST),
     ):
-        assert partition_of(calm.requested(leader, request)).error_code == code
+        refused = partition_of(calm.requested(leader, request))
+        assert (refused.error_code, refused.high_watermark) == (code, -1)
     other = calm.fetch(offset=0)
     other.cluster_id = "another"
     assert calm.requested(leader, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID

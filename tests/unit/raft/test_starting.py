@@ -17,8 +17,8 @@ from barnabas.protocol.messages.vote import VoteResponse
 from barnabas.raft.formatting import ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.raft.quorum_state import ElectionState, encode_state
-from barnabas.raft.starting import state_at_least
 from barnabas.raft.snapshots import SnapshotId, encode_snapshot
+from barnabas.raft.starting import state_at_least
 from barnabas.raft.voters import VoterSet
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import MemoryHost

@@ -226,3 +226,8 @@ def test_an_outdated_proposal_is_sent_again_if_no_newer_metadata_arrive() -> Non
     assert [each.partition_index for each in world.last().topics[0].partitions] == [0]
     world.answer(row(isr=(1, 2)))
     assert (led.lead.isr, led.commits) == ((1, 2), 1)
+
+
+def test_nothing_is_counted_before_the_first_change() -> None:
+    changes = World().changes
+    assert (changes.shrinks, changes.expands, changes.failures) == (0, 0, 0)

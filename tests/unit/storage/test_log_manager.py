@@ -398,3 +398,24 @@ class TestDirectoriesThatGo:
         world.host.disk.free_bytes = 0
         world.host.time.run_for(2_000)
         assert not world.host.disk.is_dir(log.directory)
+
+
+def test_a_requested_directory_is_kept_until_the_log_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ManagerWorld()
+    other = "/d2" if world.create(B, ID_B).directory.startswith("/d1") else "/d1"
+    emptiest = "/d1" if other == "/d2" else "/d2"
+    world.create(TopicPartition("c", 0), b"c" * 16)
+    world.create(TopicPartition("d", 0), b"d" * 16)
+    world.manager.futures.request(A, emptiest)
+    adopt = world.manager._adopt
+
+    def fail(opening: Any) -> Log:
+        raise OSError(errno.EIO, "an input/output error")
+
+    monkeypatch.setattr(world.manager, "_adopt", fail)
+    with pytest.raises(StorageFault):
+        world.create(A, ID_A)
+    monkeypatch.setattr(world.manager, "_adopt", adopt)
+    assert world.manager.futures.requested(A) == emptiest
+    assert world.create(A, ID_A).directory == f"{emptiest}/a-0"
+    assert world.manager.futures.requested(A) is None
