@@ -63,6 +63,10 @@ def test_fetches_that_are_refused(calm: CalmWorld) -> None:
     unknown = calm.fetch(offset=0)
     unknown.topics[0].topic, unknown.topics[0].topic_id = "orders", b"o" * 16
     assert calm.requested(leader, unknown).error_code == ErrorCode.INVALID_REQUEST
+    for index in (1, -1):
+        unknown = calm.fetch(offset=0)
+        unknown.topics[0].partitions[0].partition = index
+        assert calm.requested(leader, unknown).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_fetch_at_the_end_waits_for_records(calm: CalmWorld) -> None:
