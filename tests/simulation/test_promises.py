@@ -17,6 +17,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import Appended, ReplicaManager
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.conditions import CUT, DEAD, FULL, PAUSED, SLOW, WAITS, condition_of
+from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.exchanges import Exchange, Exchanges, Frames
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Spot, Violation
@@ -254,6 +255,27 @@ def test_a_broker_waits_for_the_session_of_its_last_process() -> None:
     assert condition_of(cluster).troubles == {"broker1": WAITS}
     cluster.world.run_for(20_000_000)
     assert condition_of(cluster).troubles == {}
+
+
+def test_a_pause_of_all_processes_begins_the_bound_anew() -> None:
+    """No node has an event meanwhile, so that nothing looks (seed 28 of `test_rare_events`, ZooKeeper mode: a leader of
+    a moment had a day to find out that it led).
+    """
+    cluster = Cluster(World(1), THREE)
+    checker = WritesContinue(cluster, DecidedMetadata(cluster), Exchanges(cluster))
+    cluster.start()
+    for _ in range(30):
+        cluster.world.run_for(1_000_000)
+        checker.check(cluster)
+    assert checker.bound_ms < Bounds(cluster).of([PAUSED])
+    machines = [program.machine for program in cluster.programs.values()]
+    for machine in machines:
+        machine.pause()
+    cluster.world.run_for(3_600_000_000)
+    for machine in machines:
+        machine.resume()
+    checker.check(cluster)
+    assert checker.bound_ms == Bounds(cluster).of([PAUSED])
 
 
 # -- refusals are told

@@ -39,6 +39,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
         (20038, ()),  # the same
         (20029, ()),  # a topic with a min ISR of 1 loses its end
         (20080, ()),  # a deposed leader learns late of its leadership
+        (47, ()),  # connecting to the controller takes most of the time that a heartbeat has
         (23871, ()),  # a dead incarnation's request, long under way, registers it after the living one
     ],
 )

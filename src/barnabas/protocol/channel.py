@@ -6,9 +6,10 @@ first request is sent.
       '<------------------- refused, closed, malformed, timed out -----------------'
 
 Invariants
-- Every request gets exactly one reply: the peer's response, or None if the link failed or the request timed out. After
-  that it is forgotten; a request that times out closes its link (as KIP-219's peers do), because the responses after it
-  would be matched to the wrong requests.
+- Every request gets exactly one reply: the peer's response, or None if the link failed or the request timed out.
+- A link that leaves a request without a response for the whole timeout is closed. A request that had to wait for the
+  link times out earlier: its late response is dropped, and the link stays. Otherwise no request would ever be answered
+  at a peer with which connecting alone takes most of the timeout.
 - Requests use the highest version that both sides support; the peer reports its versions first (ApiVersions, KIP-511).
 - A session with an end is renewed before the next request once most of its lifetime is over; requests wait meanwhile.
 - After a failed dial the next one is delayed, each time longer; requests sent meanwhile wait for it.
@@ -99,18 +100,43 @@ class ChannelTimes(NamedTuple):
 
 
 class _PendingRequest:
-    __slots__ = ("deadline_ms", "renewed_timeout_ms", "reply", "request", "version", "version_max")
+    __slots__ = (
+        "deadline_ms",
+        "is_timed_out",
+        "link_deadline_ms",
+        "renewed_timeout_ms",
+        "reply",
+        "request",
+        "timeout_ms",
+        "version",
+        "version_max",
+    )
 
     def __init__(
         self, request: Message, reply: Reply, deadline_ms: int, version_max: int | None, renewed_timeout_ms: int = 0
     ) -> None:
         self.request = request
         self.reply = later(reply)
+        #: The time at which the request is answered with None.
         self.deadline_ms = deadline_ms
+        #: The time at which the link is closed if there is no response by then.
+        self.link_deadline_ms = deadline_ms
+        self.timeout_ms = 0
+        self.is_timed_out = False
         #: The time that starts again with each received piece of a response; 0 if it does not start again.
         self.renewed_timeout_ms = renewed_timeout_ms
         self.version_max = version_max
         self.version = -1
+
+    def time_out(self) -> None:
+        """Answers the request with None; its response will be dropped."""
+        reply, self.reply = self.reply, _drop
+        self.is_timed_out = True
+        reply(None)
+
+
+def _drop(response: Message | None) -> None:
+    """Drops the response of a request that has timed out."""
 
 
 class Channel:
@@ -180,6 +206,7 @@ class Channel:
         timeout_ms = self._times.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._host.clock.now_ms() + timeout_ms
         pending = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms if renews_timeout else 0)
+        pending.timeout_ms = timeout_ms
         if self._closed:
             self._host.timers.call_soon(lambda: reply(None))
             return
@@ -326,7 +353,9 @@ class Channel:
         self.last_error = None
         self.reach.opened(self._link)
         queue, self._queue = self._queue, deque()
+        now_ms = self._host.clock.now_ms()
         for pending in queue:
+            pending.link_deadline_ms = now_ms + pending.timeout_ms
             self._write(pending)
 
     def on_closed(self, error: OSError | None) -> None:
@@ -449,21 +478,23 @@ class Channel:
             for _, pending in self._in_flight:
                 if pending.renewed_timeout_ms:
                     pending.deadline_ms = max(pending.deadline_ms, end.received_ms + pending.renewed_timeout_ms)
-        if setup_is_late or any(pending.deadline_ms <= now_ms for _, pending in self._in_flight):
+                    pending.link_deadline_ms = max(pending.link_deadline_ms, pending.deadline_ms)
+        if setup_is_late or any(pending.link_deadline_ms <= now_ms for _, pending in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:
                 self._unresponsive += 1
             self.reach.overdue(is_connected=end is not None and end.is_connected)
             self._fail(TimeoutError("no answer in time"))
-        late = [pending for pending in self._queue if pending.deadline_ms <= now_ms]
-        if late:
-            self._queue = deque(pending for pending in self._queue if pending.deadline_ms > now_ms)
-        deadlines = [pending.deadline_ms for pending in (*self._queue, *(entry for _, entry in self._in_flight))]
+        waiting = [*self._queue, *(pending for _, pending in self._in_flight)]
+        late = [pending for pending in waiting if pending.deadline_ms <= now_ms and not pending.is_timed_out]
+        self._queue = deque(pending for pending in self._queue if pending.deadline_ms > now_ms)
+        deadlines = [pending.link_deadline_ms for _, pending in self._in_flight]
+        deadlines += [pending.deadline_ms for pending in waiting if pending.deadline_ms > now_ms]
         if self._end is not None and is_in_setup and self._end is end:
             deadlines.append(self._end.setup_deadline_ms)
         if deadlines and not self._closed:
             self._watch(min(deadlines))
         for pending in late:
-            pending.reply(None)
+            pending.time_out()
 
 
 class _End:

@@ -10,12 +10,15 @@ from typing import Final, NamedTuple
 
 from barnabas.simulation.network_direction import Direction
 from barnabas.simulation.simulated_cluster import Cluster
-from barnabas.simulation.world import MILLISECOND_US, ProcessState
+from barnabas.simulation.world import MILLISECOND_US, SECOND_US, ProcessState
 
 #: A disk with less free space than this is full.
 _SPACE_BYTES_MIN: Final = 1 << 20
 #: A link whose messages need this much more time is slow; faster ones do not matter.
 _SLOW_US: Final = 20 * MILLISECOND_US
+#: Checkers run after events of nodes, of which there are several in a second: after a longer time without a check all
+#: processes were paused, as on an idle day.
+PAUSED_US: Final = 2 * SECOND_US
 
 #: OFF: the machine has no power. DEAD: the machine runs, and refuses connections for the process that does not. SLOW:
 #: the disk is slow, or the process waits for a call that began when it was. WAITS: in ZooKeeper mode, a broker that

@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.partition import Partition
-from barnabas.simulation.conditions import condition_of
+from barnabas.simulation.conditions import PAUSED_US, condition_of
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import State, changed_partitions
@@ -22,7 +22,6 @@ from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, ProcessState
 
 _INTERVAL_US: Final = SECOND_US // 4
-_PAUSED_US: Final = 2 * SECOND_US
 
 
 class NeedlessChanges:
@@ -52,8 +51,7 @@ class NeedlessChanges:
         now_us = cluster.world.now_us
         if now_us < self._looked_us + _INTERVAL_US:
             return
-        # The check pauses while all processes are paused, as on an idle day.
-        was_paused = now_us > self._looked_us + _PAUSED_US
+        was_paused = now_us > self._looked_us + PAUSED_US
         self._looked_us = now_us
         condition = condition_of(cluster)
         programs = cluster.programs
@@ -73,7 +71,7 @@ class NeedlessChanges:
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
         """Checks a decision, unless a fault has begun since the last sample."""
-        is_recent = self._cluster.world.now_us <= self._looked_us + _PAUSED_US
+        is_recent = self._cluster.world.now_us <= self._looked_us + PAUSED_US
         if not self._is_calm or not is_recent or self._last_fault_us() > self._troubled_us:
             return
         for broker_id, broker in now.brokers.items():

@@ -28,6 +28,7 @@ from barnabas.simulation.conditions import (
     FULL,
     OFF,
     PAUSED,
+    PAUSED_US,
     REFUSES,
     SLOW,
     WAITS,
@@ -166,8 +167,11 @@ class WritesContinue(Listener):
         now_us = cluster.world.now_us
         if now_us < self._looked_us + _INTERVAL_US:
             return
+        condition = condition_of(cluster)
+        if now_us > self._looked_us + PAUSED_US:
+            condition = condition._replace(troubles=dict.fromkeys(cluster.programs, PAUSED) | condition.troubles)
         self._looked_us = now_us
-        self._take(condition_of(cluster), now_us)
+        self._take(condition, now_us)
         image = self._decided.image()
         if _is_limited(image, TRANSACTION_STATE_TOPIC):
             # Coordinators with too few replicas in sync refuse what producers write in transactions, to any partition.

@@ -330,6 +330,43 @@ def test_a_request_may_have_less_time_than_others(world: World) -> None:
     assert not world.peer.is_closed
 
 
+def test_a_request_that_waited_for_the_link_times_out_and_the_link_stays(world: World) -> None:
+    """Connecting took longer than the timeout left: no request was ever answered (seed 47 of `test_rare_events`,
+    replication)."""
+    world.channel.send(heartbeat(), world.answers.append, timeout_ms=300)
+    peer = world.peer
+    world.time.run_for(200)
+    peer.end.connected()
+    peer.negotiate({HEARTBEAT: (0, 1)})
+    ((_, version, correlation_id, _),) = peer.requests()
+    world.time.run_for(99)
+    assert world.answers == []
+    world.time.run_for(1)
+    assert world.answers == [None]
+    assert world.channel.is_ready
+    world.channel.send(heartbeat(), world.answers.append, timeout_ms=300)
+    ((_, _, following_id, _),) = peer.requests()
+    peer.answer(correlation_id, BrokerHeartbeatResponse(), version)
+    assert world.answers == [None], "this response is late"
+    response = BrokerHeartbeatResponse(is_caught_up=True)
+    peer.answer(following_id, response, version)
+    assert world.answers == [None, response]
+    world.time.run_for(5_000)
+    assert not peer.is_closed
+
+
+def test_a_link_that_answers_nothing_for_the_whole_timeout_is_closed(world: World) -> None:
+    world.channel.send(heartbeat(), world.answers.append, timeout_ms=300)
+    peer = world.peer
+    world.time.run_for(200)
+    peer.end.connected()
+    peer.negotiate({HEARTBEAT: (0, 1)})
+    world.time.run_for(299)
+    assert (world.answers, peer.is_closed) == ([None], False)
+    world.time.run_for(1)
+    assert (world.answers, peer.is_closed) == ([None], True)
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -346,7 +346,8 @@ class _End:
     def __init__(self, session: Session, server: HostPort) -> None:
         self._session = session
         self.server = server
-        self._area = memoryview(bytearray(_BUFFER_BYTES))
+        #: None until the server sends something: a server that hangs accepts thousands of connections.
+        self._area: memoryview | None = None
         self._frames = FrameReader(_ANSWER_BYTES_MAX)
         self.last_heard_ms = 0
 
@@ -362,6 +363,8 @@ class _End:
             self._session.linked()
 
     def get_buffer(self) -> memoryview:
+        if self._area is None:
+            self._area = memoryview(bytearray(_BUFFER_BYTES))
         return self._area
 
     def received(self, count: int) -> None:
@@ -369,7 +372,7 @@ class _End:
             return
         self.last_heard_ms = self._session._host.clock.now_ms()
         try:
-            for frame in self._frames.feed(self._area[:count]):
+            for frame in self._frames.feed(self.get_buffer()[:count]):
                 if not self._is_current:
                     return
                 self._session.received(frame)
