@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
+from barnabas.simulation.controller_decisions import CONTROLLER_DECISIONS
 from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
+from barnabas.simulation.partition_decisions import PARTITION_DECISIONS
+from barnabas.simulation.request_decisions import REQUEST_DECISIONS
 from barnabas.simulation.second_decisions import SecondDecisions
 from barnabas.simulation.storage_decisions import STORAGE_DECISIONS
 
 
 def second_decisions() -> SecondDecisions:
     """Returns the judge of a run, which compares all of them."""
-    return SecondDecisions((*STORAGE_DECISIONS, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))
+    return SecondDecisions(
+        (
+            *STORAGE_DECISIONS,
+            *CLUSTER_DECISIONS,
+            *COORDINATOR_DECISIONS,
+            *PARTITION_DECISIONS,
+            *CONTROLLER_DECISIONS,
+            *REQUEST_DECISIONS,
+        )
+    )
