@@ -16,6 +16,7 @@ from tests.support.controller_world import ControllerWorld, directory_of, regist
 from barnabas.common.errors import RequestFailed
 from barnabas.common.portions import whole
 from barnabas.common.types import ZERO_UUID
+from barnabas.controller.kraft import directories, features
 from barnabas.controller.requests import (
     brokers,
     client_quotas,
@@ -27,17 +28,19 @@ from barnabas.controller.requests import (
     topics,
 )
 from barnabas.controller.requests.view import ControllerView
-from barnabas.decisions.proposals import propose
+from barnabas.decisions import proposals
 from barnabas.decisions.strategies import LEAST_LEADERS, strategy_of
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 from barnabas.simulation.history import Violation
 from barnabas.simulation.host import SeededRandom
 from barnabas.simulation.second_decision_table import second_decisions
@@ -73,7 +76,7 @@ class ControllerExplorer:
         self._raises_epochs = random.random() < 0.2
 
     def run(self) -> None:
-        with second_decisions().judging():
+        with second_decisions(has_costly_probes=True).judging():
             self._run()
 
     def _run(self) -> None:
@@ -82,7 +85,7 @@ class ControllerExplorer:
         self._create()
         steps = [self._broker, self._broker, self._isr, self._isr, self._isr, self._elect, self._reassign]
         steps += [self._create, self._grow, self._delete, self._configure, self._list, self._propose]
-        steps += [self._set_quota, self._allocate]
+        steps += [self._set_quota, self._allocate, self._update_features, self._assign_directories, self._beat]
         for _ in range(_STEPS):
             try:
                 self._random.choice(steps)()
@@ -120,15 +123,21 @@ class ControllerExplorer:
         elif len(world.image.brokers) > 3:
             world.apply(brokers.unregister(self._view, broker_id, _ACTOR))
 
+    def _beat(self) -> None:
+        broker_id = self._any_broker()
+        if broker_id in self._world.image.brokers:
+            wishes = self._random.choice(((False, False), (False, True), (True, False)))
+            self._world.beat(broker_id, want_fence=wishes[0], want_shut_down=wishes[1])
+
     def _register(self, broker_id: int) -> None:
         random, world = self._random, self._world
-        directories = [directory_of(broker_id), directory_of(broker_id + 100)][: random.choice((1, 1, 2))]
+        own = [directory_of(broker_id), directory_of(broker_id + 100)][: random.choice((1, 1, 2))]
         request = registration(
             broker_id,
             rack=random.choice(_RACKS),
             incarnation=random.randbytes(16),
             previous_epoch=random.choice((-1, world.image.brokers[broker_id].epoch)),
-            directories=directories,
+            directories=own,
         )
         world.apply(world.register(request, session_alive=False))
         if random.random() < 0.8:
@@ -322,6 +331,27 @@ class ControllerExplorer:
         request = AlterClientQuotasRequest(entries=[row])
         self._world.apply(client_quotas.alter_client_quotas(self._view, request, _ACTOR))
 
+    def _update_features(self) -> None:
+        random = self._random
+        row = UpdateFeaturesRequest.FeatureUpdateKey(
+            feature=random.choice((*_FEATURES, "group.version", "kraft.version")),
+            max_version_level=random.choice((0, 1, 22, 25, 27)),
+            upgrade_type=random.choice((1, 1, 2, 3)),
+        )
+        request = UpdateFeaturesRequest(feature_updates=[row])
+        self._world.apply(features.update_features(self._view, request, random.choice((0, 1, 2)), 1, _ACTOR))
+
+    def _assign_directories(self) -> None:
+        broker = self._world.image.brokers.get(self._any_broker())
+        found = self._any_partition()
+        if broker is None or found is None:
+            return
+        make = AssignReplicasToDirsRequest
+        topics_there = [make.TopicData(topic_id=found[1], partitions=[make.PartitionData(partition_index=found[2])])]
+        directory = make.DirectoryData(id=directory_of(broker.broker_id), topics=topics_there)
+        request = make(broker_id=broker.broker_id, broker_epoch=broker.epoch, directories=[directory])
+        self._world.apply(directories.assign_replicas(self._view, request))
+
     def _allocate(self) -> None:
         broker_id = self._any_broker()
         broker = self._world.image.brokers.get(broker_id)
@@ -330,4 +360,4 @@ class ControllerExplorer:
     def _propose(self) -> None:
         racks = {each: broker.rack for each, broker in self._world.image.brokers.items()}
         for factor in range(1, len(racks) + 1):
-            propose(racks, self._random.randrange(12), factor, self._world.random.below)
+            proposals.propose(racks, self._random.randrange(12), factor, self._world.random.below)

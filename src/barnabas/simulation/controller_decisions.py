@@ -14,7 +14,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import ZERO_UUID
 from barnabas.decisions.leader_election import Election
 from barnabas.simulation.partition_decisions import State, Target, after, changed_by, state_of, target_of
-from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
+from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
 
 _NOBODY: Final = -1
 _NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -85,7 +85,7 @@ def _allows_unclean(view: Any, topic: str) -> bool:
     return setting(view, topic, "unclean.leader.election.enable", "false").strip().lower() == "true"
 
 
-def _rules(view: Any, topic: str, factor: int, may_lead: Callable[[int], bool], election: Any = None) -> Any:
+def rules_for(view: Any, topic: str, factor: int, may_lead: Callable[[int], bool], election: Any = None) -> Any:
     if election is None:
         election = Election.UNCLEAN if _allows_unclean(view, topic) else Election.ONLINE
     return SimpleNamespace(
@@ -108,7 +108,7 @@ def _shown_rules(rules: Any) -> tuple[object, ...]:
 def _expected_rules(
     view: Any, topic: str, factor: int, may_lead: Any, election: Any = None, *, by_leader: bool = False
 ) -> object:
-    rules = _rules(view, topic, factor, may_lead, election)
+    rules = rules_for(view, topic, factor, may_lead, election)
     rules.raises_leader_epoch = view.raises_leader_epochs and not by_leader
     rules.choose = view.strategy
     return _shown_rules(rules)
@@ -181,7 +181,7 @@ def _changed(topic: Any, index: int, state: State, version: int) -> _Change:
     return "changed", topic.name, index, state, version
 
 
-def _change(view: Any, topic: Any, index: int, target: Target, rules: Any) -> Any:
+def change_of(view: Any, topic: Any, index: int, target: Target, rules: Any) -> Any:
     """Returns the changed partition, None, or that it is not judged."""
     partition = topic.partitions[index]
     if view.strategy is not None:
@@ -219,7 +219,7 @@ def moved(
         target = target_of(partition)._replace(
             isr=_writable(view, partition, isr, leads), careless={unclean} - {_NOBODY}
         )
-        change = _change(view, topic, index, target, _rules(view, topic.name, len(partition.replicas), leads))
+        change = change_of(view, topic, index, target, rules_for(view, topic.name, len(partition.replicas), leads))
         if change is UNJUDGED:
             return UNJUDGED
         if change is not None:
@@ -388,8 +388,8 @@ def _near_first(view: Any, partition: Any) -> Iterator[Arguments]:
 
 def _election(view: Any, topic: Any, index: int, election: Election) -> Any:
     partition = topic.partitions[index]
-    rules = _rules(view, topic.name, len(partition.replicas), _leads(view, partition), election)
-    return _change(view, topic, index, target_of(partition), rules)
+    rules = rules_for(view, topic.name, len(partition.replicas), _leads(view, partition), election)
+    return change_of(view, topic, index, target_of(partition), rules)
 
 
 def _is_due(partition: Any, election: Election) -> bool:
@@ -573,8 +573,8 @@ def _reassigned(view: Any, topic: Any, index: int, replicas: Any, *, may_resize:
     if not may_resize and len(replicas) != len(set(old).difference(partition.removing_replicas)):
         refuse(ErrorCode.INVALID_REPLICATION_FACTOR)
     target = target._replace(replicas=(*replicas, *leaving), removing=tuple(leaving), adding=tuple(sorted(coming)))
-    rules = _rules(view, topic.name, len(old), _leads(view, partition), Election.ONLINE)
-    return _change(view, topic, index, target, rules)
+    rules = rules_for(view, topic.name, len(old), _leads(view, partition), Election.ONLINE)
+    return change_of(view, topic, index, target, rules)
 
 
 def _cancelled(view: Any, topic: Any, index: int) -> Any:
@@ -589,7 +589,7 @@ def _cancelled(view: Any, topic: Any, index: int) -> Any:
     target = target_of(partition)._replace(replicas=kept, isr=isr, removing=(), adding=())
     if loses:
         target = target._replace(isr=kept[:1], recovery=_RECOVERING)
-    return _change(view, topic, index, target, _rules(view, topic.name, len(kept), _leads(view, partition)))
+    return change_of(view, topic, index, target, rules_for(view, topic.name, len(kept), _leads(view, partition)))
 
 
 def _is_decided(topic: Any, index: int) -> bool:
@@ -695,11 +695,11 @@ def _isr_row(view: Any, broker_id: int, topic: Any, row: Any, version: int) -> A
     if code is not ErrorCode.NONE:
         return (code,), None
     leads = _leads(view, partition)
-    rules = _rules(view, topic.name, len(partition.replicas), leads)
+    rules = rules_for(view, topic.name, len(partition.replicas), leads)
     rules.raises_leader_epoch = False
     members = _writable(view, partition, tuple(each for each, _ in isr), leads)
     target = target_of(partition)._replace(isr=members, recovery=row.leader_recovery_state)
-    change = _change(view, topic, index, target, rules)
+    change = change_of(view, topic, index, target, rules)
     if change is None:
         return _accepted(state_of(partition), partition.partition_epoch), None
     if change is UNJUDGED:
@@ -844,7 +844,7 @@ def near_deletions(view: Any, request: Any, actor: str, permit: Any = None) -> I
 _BROKERS: Final = "controller.requests.brokers:"
 _ELECTIONS: Final = "controller.requests.elections:"
 
-CONTROLLER_DECISIONS: Final = (
+CONTROLLER_DECISIONS: Final = costly(
     SecondDecision(_BROKERS + "registration", _registered, _near_epochs, _id_of),
     SecondDecision(_BROKERS + "fence", _fenced, _near_brokers, _portion_of),
     SecondDecision(_BROKERS + "unfence", _unfenced, _near_brokers, _portion_of),
@@ -854,7 +854,12 @@ CONTROLLER_DECISIONS: Final = (
     SecondDecision("controller.requests.view:ControllerView.usable_brokers", _usable, _near_placed, _usable_of),
     SecondDecision("controller.requests.view:ControllerView.rules", _expected_rules, _near_rules, _rules_of),
     SecondDecision("controller.requests.partitions:with_first_state", _first_state, _near_first, _state),
-    SecondDecision("controller.requests.partitions:alter_partition", _isr_changes, near_isr_changes, _isr_changes_of),
+    SecondDecision(
+        "controller.requests.partitions:alter_partition",
+        _isr_changes,
+        near_isr_changes,
+        _isr_changes_of,
+    ),
     SecondDecision(_ELECTIONS + "elect_leaders", _elected, near_elections, _elected_of),
     SecondDecision(_ELECTIONS + "with_partitions", _named_partitions, shown=_named_of),
     SecondDecision(_ELECTIONS + "unclean_elections_due", _unclean_due, _near_due, _records_of),
@@ -863,6 +868,9 @@ CONTROLLER_DECISIONS: Final = (
     SecondDecision("controller.requests.topics:check_assignment", check_assigned, _near_assigned),
     SecondDecision("controller.requests.topics:delete_topics", _deleted, near_deletions, _deleted_of),
     SecondDecision(
-        "controller.requests.reassignments:alter_reassignments", _reassigned_all, near_reassignments, _reassigned_of
+        "controller.requests.reassignments:alter_reassignments",
+        _reassigned_all,
+        near_reassignments,
+        _reassigned_of,
     ),
 )

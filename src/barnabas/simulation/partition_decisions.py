@@ -1,6 +1,6 @@
 """Second decisions about partitions: leader, ISR, ELR, reassignment and epochs after a change, and where replicas go.
 
-`after` is KIP-966 and KIP-455 on sets: who is out, who stays, who may lead. Probes take the partition that a run changes,
+`after` is KIP-966 and KIP-455 on sets: who is out, who stays, who may lead. Probes take the partition of a run
 with other brokers alive, other kinds of elections, other limits of the ISR, and reassignments that are almost complete.
 Randomness of the product is not drawn again: a placement is compared with the turns that its state implies.
 """
@@ -18,7 +18,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.decisions.leader_election import Election
 from barnabas.decisions.partition import PartitionImage
 from barnabas.decisions.partition_change import PartitionChange
-from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
+from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
 
 _NOBODY: Final = -1
 _SAME_LEADER: Final = -2
@@ -626,7 +626,7 @@ _EVENTS: Final = "decisions.broker_events:"
 _ZOOKEEPER: Final = "decisions.zookeeper_rules:"
 _PLACEMENT: Final = "decisions.placement:StripedPlacement."
 
-PARTITION_DECISIONS: Final = (
+PARTITION_DECISIONS: Final = costly(
     SecondDecision("decisions.partition_change:PartitionChange.build", _build, near_changes, _built),
     SecondDecision(_EVENTS + "change_at", _change_at, shown=_isr_and_careless),
     SecondDecision(_EVENTS + "without_unwritable", _writable, _near_writable),

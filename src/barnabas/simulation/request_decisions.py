@@ -16,7 +16,7 @@ from barnabas.common.config_rules import check_client_metrics, check_group
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.log_config import validate_topic_overrides
 from barnabas.simulation.controller_decisions import check_assigned, is_active, refuse, setting, version_of
-from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
+from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
 
 _GROWTH_MAX, _KEYS_MAX, _NAME_MAX = 10_000, 1_000, 249
 _TOPIC, _BROKER, _METRICS, _GROUP = 2, 4, 16, 32
@@ -293,8 +293,7 @@ def _changed_value(view: Any, kind: int, name: str, change: Any, now: str | None
 
 
 def _altered(view: Any, kind: int, name: str, changes: Any, *, is_new: bool = False) -> object:
-    if len(changes) > _KEYS_MAX:
-        refuse(ErrorCode.POLICY_VIOLATION)
+    _count(changes)
     values = dict(view.image.config_of(kind, name))
     rows = []
     for change in changes:
@@ -367,8 +366,16 @@ def near_settings(view: Any, kind: int, name: str, changes: Any, *, is_new: bool
             [make("retention.ms", _SET, "x")],
         ):
             yield view, *resource, wanted
+
+
+def _count(changes: Any) -> None:
+    if len(changes) > _KEYS_MAX:
+        refuse(ErrorCode.POLICY_VIOLATION)
+
+
+def _near_counts(changes: Any) -> Iterator[Arguments]:
     for count in (_KEYS_MAX, _KEYS_MAX + 1):
-        yield view, _TOPIC, topics[0], [make("retention.ms", _SET, "5")] * count
+        yield (range(count),)
 
 
 # -- quotas
@@ -507,11 +514,17 @@ def _near_ids(view: Any, broker_id: int, broker_epoch: int) -> Iterator[Argument
 
 _TOPICS: Final = "controller.requests.topics:"
 
-REQUEST_DECISIONS: Final = (
+REQUEST_DECISIONS: Final = costly(
     SecondDecision(_TOPICS + "names_alike", _names, _near_names),
     SecondDecision(_TOPICS + "create_topics", _created, _near_topics, _created_of),
     SecondDecision(_TOPICS + "create_partitions", _grown, shown=_grown_of),
+    SecondDecision("controller.requests.configs:check_count", _count, _near_counts),
     SecondDecision("controller.requests.configs:alter_resource", _altered, near_settings, _altered_of),
-    SecondDecision("controller.requests.client_quotas:alter_client_quotas", _quotas_altered, near_quotas, _quotas_of),
+    SecondDecision(
+        "controller.requests.client_quotas:alter_client_quotas",
+        _quotas_altered,
+        near_quotas,
+        _quotas_of,
+    ),
     SecondDecision("controller.requests.producer_ids:allocate", _allocated, _near_ids, _allocated_of),
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
 from barnabas.simulation.controller_decisions import CONTROLLER_DECISIONS
 from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
+from barnabas.simulation.kraft_decisions import KRAFT_DECISIONS
 from barnabas.simulation.partition_decisions import PARTITION_DECISIONS
 from barnabas.simulation.request_decisions import REQUEST_DECISIONS
 from barnabas.simulation.second_decisions import SecondDecisions
 from barnabas.simulation.storage_decisions import STORAGE_DECISIONS
 
 
-def second_decisions() -> SecondDecisions:
+def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
     """Returns the judge of a run, which compares all of them."""
     return SecondDecisions(
         (
@@ -21,5 +22,7 @@ def second_decisions() -> SecondDecisions:
             *PARTITION_DECISIONS,
             *CONTROLLER_DECISIONS,
             *REQUEST_DECISIONS,
-        )
+            *KRAFT_DECISIONS,
+        ),
+        has_costly_probes=has_costly_probes,
     )
