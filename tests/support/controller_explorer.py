@@ -12,6 +12,7 @@ from dataclasses import replace
 from random import Random
 
 from tests.support.controller_world import ControllerWorld, directory_of, registration
+from tests.support.znode_explorer import ZnodeExplorer
 
 from barnabas.common.errors import RequestFailed
 from barnabas.common.portions import whole
@@ -91,6 +92,7 @@ class ControllerExplorer:
                 self._random.choice(steps)()
             except RequestFailed:
                 continue  # The refusal was judged.
+        ZnodeExplorer(self._random).run(self._view)
         self._elect_everywhere()
 
     @property

@@ -366,7 +366,8 @@ def _usable_of(brokers: Any, view: Any) -> object:
     return [(each.broker_id, each.rack, each.fenced) for each in brokers]
 
 
-def _first_state(view: Any, partition: Any) -> State | None:
+def state_without_leader(view: Any, partition: Any) -> State | None:
+    """Returns the first state of a partition, or None if none of its replicas is active."""
     active = [each for each in partition.replicas if is_active(view, each)]
     isr = [each for each in active if _can_write(view, each, _new_directory(view, each))] or active
     if not isr:
@@ -717,8 +718,8 @@ def _accepted(state: State, epoch: int) -> tuple[Any, ...]:
 def _isr_changes(view: Any, request: Any, version: int) -> object:
     broker = view.image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
-        return ErrorCode.STALE_BROKER_EPOCH, [], []
-    rows, changes = [], []
+        return ErrorCode.STALE_BROKER_EPOCH, [], [], {}
+    rows, changes, reasons = [], [], {}
     for each in request.topics:
         topic = view.image.topics_by_id.get(each.topic_id)
         for row in each.partitions:
@@ -726,8 +727,11 @@ def _isr_changes(view: Any, request: Any, version: int) -> object:
             if decided is UNJUDGED:
                 return UNJUDGED
             rows.append((each.topic_id, row.partition_index, *decided[0]))
-            changes += [decided[1]] if decided[1] is not None else []
-    return ErrorCode.NONE, rows, changes
+            if decided[1] is not None:
+                changes.append(decided[1])
+                if row.unknown_tags:
+                    reasons[each.topic_id, row.partition_index] = row.unknown_tags
+    return ErrorCode.NONE, rows, changes, reasons
 
 
 def _isr_changes_of(result: Any, view: Any, *_: Any) -> object:
@@ -737,7 +741,8 @@ def _isr_changes_of(result: Any, view: Any, *_: Any) -> object:
             state = (row.leader_id, row.leader_epoch, tuple(row.isr), row.leader_recovery_state, row.partition_epoch)
             is_refused = row.error_code != ErrorCode.NONE
             rows.append((each.topic_id, row.partition_index, row.error_code, *(() if is_refused else state)))
-    return result.response.error_code, rows, shown_records(view, result.records)
+    reasons = dict(result.cause.isr_reasons)
+    return result.response.error_code, rows, shown_records(view, result.records), reasons
 
 
 def near_isr_changes(view: Any, request: Any, version: int) -> Iterator[Arguments]:
@@ -765,7 +770,7 @@ def _isr_rows(make: Any, view: Any, index: int, partition: Any) -> Iterator[Any]
             make.BrokerState(broker_id=each, broker_epoch=found[each].epoch + epochs if each in found else 0)
             for each in isr
         ]
-        return make.PartitionData(
+        row = make.PartitionData(
             partition_index=index + at,
             leader_epoch=partition.leader_epoch + leader_epoch,
             partition_epoch=partition.partition_epoch + partition_epoch,
@@ -773,6 +778,8 @@ def _isr_rows(make: Any, view: Any, index: int, partition: Any) -> Iterator[Any]
             new_isr_with_epochs=states,
             leader_recovery_state=recovery,
         )
+        row.unknown_tags = ((8_192, bytes([len(isr)])),) if len(isr) != 1 else ()
+        return row
 
     leader = partition.leader
     yield row(partition.isr, 900)
@@ -853,7 +860,7 @@ CONTROLLER_DECISIONS: Final = costly(
     SecondDecision(_BROKERS + "unregister", _unregistered, _near_ids, result_of),
     SecondDecision("controller.requests.view:ControllerView.usable_brokers", _usable, _near_placed, _usable_of),
     SecondDecision("controller.requests.view:ControllerView.rules", _expected_rules, _near_rules, _rules_of),
-    SecondDecision("controller.requests.partitions:with_first_state", _first_state, _near_first, _state),
+    SecondDecision("controller.requests.partitions:with_first_state", state_without_leader, _near_first, _state),
     SecondDecision(
         "controller.requests.partitions:alter_partition",
         _isr_changes,

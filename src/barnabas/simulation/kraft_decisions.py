@@ -120,7 +120,7 @@ def _near_stops(sessions: Any, broker_id: int, offset: int) -> Iterator[Argument
 
 def _next_check(sessions: Any, now_ms: int) -> int:
     ends = [state[0] + sessions.timeout_ms for state in _states(sessions).values()]
-    return min([*ends, now_ms + max(sessions.timeout_ms // 4, 1)])
+    return int(min([*ends, now_ms + max(sessions.timeout_ms // 4, 1)]))
 
 
 def _near_checks(sessions: Any, now_ms: int) -> Iterator[Arguments]:

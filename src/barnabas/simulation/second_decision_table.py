@@ -10,6 +10,7 @@ from barnabas.simulation.partition_decisions import PARTITION_DECISIONS
 from barnabas.simulation.request_decisions import REQUEST_DECISIONS
 from barnabas.simulation.second_decisions import SecondDecisions
 from barnabas.simulation.storage_decisions import STORAGE_DECISIONS
+from barnabas.simulation.zookeeper_decisions import ZOOKEEPER_DECISIONS
 
 
 def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
@@ -23,6 +24,7 @@ def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
             *CONTROLLER_DECISIONS,
             *REQUEST_DECISIONS,
             *KRAFT_DECISIONS,
+            *ZOOKEEPER_DECISIONS,
         ),
         has_costly_probes=has_costly_probes,
     )
