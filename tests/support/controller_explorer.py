@@ -18,6 +18,7 @@ from barnabas.common.errors import RequestFailed
 from barnabas.common.portions import whole
 from barnabas.common.types import ZERO_UUID
 from barnabas.controller.kraft import directories, features
+from barnabas.controller.kraft.broker_sessions import BrokerSessions
 from barnabas.controller.requests import (
     brokers,
     client_quotas,
@@ -46,7 +47,7 @@ from barnabas.simulation.history import Violation
 from barnabas.simulation.host import SeededRandom
 from barnabas.simulation.second_decision_table import second_decisions
 
-_STEPS = 40
+_STEPS = 45
 _RACKS = (None, "a", "b", "c")
 _TOPICS = ("orders", "events", "a.b", "a_b", "users")
 _ACTOR = "User:explorer"
@@ -75,6 +76,8 @@ class ControllerExplorer:
         if random.random() < 0.25:
             self._world.strategy = strategy_of(LEAST_LEADERS, _Reports())
         self._raises_epochs = random.random() < 0.2
+        self._sessions = BrokerSessions(9_000)
+        self._now_ms = 1_000
 
     def run(self) -> None:
         with second_decisions(has_costly_probes=True).judging():
@@ -87,6 +90,7 @@ class ControllerExplorer:
         steps = [self._broker, self._broker, self._isr, self._isr, self._isr, self._elect, self._reassign]
         steps += [self._create, self._grow, self._delete, self._configure, self._list, self._propose]
         steps += [self._set_quota, self._allocate, self._update_features, self._assign_directories, self._beat]
+        steps += [self._contact, self._contact]
         for _ in range(_STEPS):
             try:
                 self._random.choice(steps)()
@@ -358,6 +362,28 @@ class ControllerExplorer:
         broker_id = self._any_broker()
         broker = self._world.image.brokers.get(broker_id)
         self._world.apply(producer_ids.allocate(self._view, broker_id, 0 if broker is None else broker.epoch))
+
+    def _contact(self) -> None:
+        """Brokers send heartbeats, break connections, stop, and are silent."""
+        random, sessions = self._random, self._sessions
+        self._now_ms += random.choice((0, 1, 2_000, 9_000))
+        broker_id, now_ms = random.randrange(1, 4), self._now_ms
+        random.choice(
+            (
+                lambda: sessions.start(broker_id, now_ms),
+                lambda: sessions.touch(broker_id, random.randrange(90), now_ms),
+                lambda: sessions.touch(broker_id, random.randrange(90), now_ms),
+                lambda: sessions.disconnected(broker_id),
+                lambda: sessions.begin_shutdown(broker_id, random.randrange(90)),
+                lambda: sessions.extend_all(random.choice((0, 3_000)), now_ms),
+                lambda: sessions.end(broker_id),
+            )
+        )()
+        sessions.expired(now_ms)
+        sessions.next_check_ms(now_ms)
+        sessions.may_still_run(broker_id, now_ms, has_its_directories=random.random() < 0.5)
+        sessions.shutdown_offset(broker_id)
+        sessions.lowest_offset([1, 2, broker_id], 7)
 
     def _propose(self) -> None:
         racks = {each: broker.rack for each, broker in self._world.image.brokers.items()}
