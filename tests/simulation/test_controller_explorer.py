@@ -1,4 +1,4 @@
-"""The world of one controller's decisions in memory: they are right, and each of some mistakes is found in a few seeds."""
+"""The world of one controller's decisions in memory: they are right, and some mistakes are found in a few seeds."""
 
 from __future__ import annotations
 

@@ -132,8 +132,8 @@ class ControllerExplorer:
     def _beat(self) -> None:
         broker_id = self._any_broker()
         if broker_id in self._world.image.brokers:
-            wishes = self._random.choice(((False, False), (False, True), (True, False)))
-            self._world.beat(broker_id, want_fence=wishes[0], want_shut_down=wishes[1])
+            wanted = self._random.choice(((False, False), (False, True), (True, False)))
+            self._world.beat(broker_id, want_fence=wanted[0], want_shut_down=wanted[1])
 
     def _register(self, broker_id: int) -> None:
         random, world = self._random, self._world

@@ -15,7 +15,8 @@ from barnabas.common.config_keys import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_
 from barnabas.common.config_rules import check_client_metrics, check_group
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.log_config import validate_topic_overrides
-from barnabas.simulation.controller_decisions import check_assigned, is_active, refuse, setting, version_of
+from barnabas.simulation.controller_decisions import is_active, refuse, setting, version_of
+from barnabas.simulation.election_decisions import check_assigned
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
 
 _GROWTH_MAX, _KEYS_MAX, _NAME_MAX = 10_000, 1_000, 249
