@@ -60,7 +60,7 @@ class PartitionImage(NamedTuple):
         replicas = self.replicas if record.replicas is None else tuple(record.replicas)
         directories = self.directories if record.directories is None else tuple(record.directories)
         if len(directories) != len(replicas):
-            assert not directories, "a directory for each replica, or for none"
+            assert not record.directories, "a directory for each replica, or for none"
             directories = (MIGRATING_DIRECTORY,) * len(replicas)
         leader_moves = record.leader != NO_LEADER_CHANGE
         state = self.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from barnabas.decisions.leader_election import Candidates, Election, elect
-from barnabas.decisions.partition import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, UNASSIGNED_DIRECTORY, PartitionImage
+from barnabas.decisions.partition import (
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    PartitionImage,
+)
 from barnabas.protocol.messages.records_metadata import PartitionChangeRecord
 
 
@@ -185,7 +192,9 @@ class PartitionChange:
                 self.target_directories[replica] if replica in self.target_directories else default(replica)
                 for replica in self.target_replicas
             )
-            if directories != partition.directories:
+            # Before metadata.version 3.7 all directories are the only ones, and no record can name them.
+            are_named = {*directories, *partition.directories} != {MIGRATING_DIRECTORY}
+            if directories != partition.directories and are_named:
                 record.directories = list(directories)
             if self.target_replicas != partition.replicas:
                 record.replicas = list(self.target_replicas)

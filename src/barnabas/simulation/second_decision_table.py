@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
+from barnabas.simulation.controller_decisions import CONTROLLER_DECISIONS
 from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
+from barnabas.simulation.election_decisions import ELECTION_DECISIONS
+from barnabas.simulation.feature_decisions import FEATURE_DECISIONS
+from barnabas.simulation.isr_decisions import ISR_DECISIONS
+from barnabas.simulation.kraft_decisions import KRAFT_DECISIONS
+from barnabas.simulation.partition_decisions import PARTITION_DECISIONS
+from barnabas.simulation.placement_decisions import PLACEMENT_DECISIONS
+from barnabas.simulation.request_decisions import REQUEST_DECISIONS
 from barnabas.simulation.second_decisions import SecondDecisions
 from barnabas.simulation.storage_decisions import STORAGE_DECISIONS
+from barnabas.simulation.zookeeper_decisions import ZOOKEEPER_DECISIONS
 
 
-def second_decisions() -> SecondDecisions:
+def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
     """Returns the judge of a run, which compares all of them."""
-    return SecondDecisions((*STORAGE_DECISIONS, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))
+    return SecondDecisions(
+        (
+            *STORAGE_DECISIONS,
+            *CLUSTER_DECISIONS,
+            *COORDINATOR_DECISIONS,
+            *PARTITION_DECISIONS,
+            *PLACEMENT_DECISIONS,
+            *CONTROLLER_DECISIONS,
+            *ELECTION_DECISIONS,
+            *ISR_DECISIONS,
+            *REQUEST_DECISIONS,
+            *KRAFT_DECISIONS,
+            *FEATURE_DECISIONS,
+            *ZOOKEEPER_DECISIONS,
+        ),
+        has_costly_probes=has_costly_probes,
+    )

@@ -11,8 +11,9 @@ from tests.support.isr_requests import set_isr
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests import reassignments
-from barnabas.metadata.image import ELR_VERSION, TOPIC_RESOURCE
-from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING, UNASSIGNED_DIRECTORY
+from barnabas.metadata.image import ELR_VERSION, METADATA_VERSION, TOPIC_RESOURCE
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, NO_LEADER, RECOVERED, RECOVERING, UNASSIGNED_DIRECTORY
+from barnabas.metadata.versions import V_3_6_IV2
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
@@ -277,3 +278,15 @@ def listed(
         for topic in response.topics
         for row in topic.partitions
     }
+
+
+def test_a_move_before_directories_had_ids_names_none() -> None:
+    world = ControllerWorld(features={METADATA_VERSION: V_3_6_IV2, ELR_VERSION: 0})
+    for broker_id in range(1, 6):
+        world.add_broker(broker_id)
+    world.create_assigned("t", [1, 2, 3])
+    assert move(world, [4, 5]) == OK
+    assert world.partition("t").replicas == (4, 5, 1, 2, 3)
+    set_isr(world, [1, 2, 3, 4, 5])
+    assert world.partition("t").replicas == (4, 5)
+    assert world.partition("t").directories == (MIGRATING_DIRECTORY,) * 2
