@@ -7,9 +7,10 @@ from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
 from barnabas.simulation.log_decisions import LOG_DECISIONS
 from barnabas.simulation.raft_decisions import RAFT_DECISIONS
 from barnabas.simulation.second_decisions import SecondDecisions
+from barnabas.simulation.small_file_decisions import SMALL_FILE_DECISIONS
 from barnabas.simulation.storage_decisions import STORAGE_DECISIONS
 
 
 def second_decisions() -> SecondDecisions:
     """Returns the judge of a run, which compares all of them."""
-    return SecondDecisions((*STORAGE_DECISIONS, *LOG_DECISIONS, *RAFT_DECISIONS, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))
+    return SecondDecisions((*STORAGE_DECISIONS, *LOG_DECISIONS, *RAFT_DECISIONS, *SMALL_FILE_DECISIONS, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))

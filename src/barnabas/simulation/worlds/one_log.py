@@ -11,6 +11,7 @@ other as `log_rules` describes.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -295,9 +296,9 @@ class Copy:
         self.batches.append(Written(data, batch, times))
         self.end = batch.last_offset + 1
 
-    def append_from(self, leader: Copy, count: int) -> None:
+    def append_from(self, leader: Copy, batches_max: int) -> None:
         """Appends what a fetch from the leader returns: batches that follow the end, the last one possibly torn."""
-        wanted = [written for written in leader.batches if written.first >= self.end][:count]
+        wanted = [written for written in leader.batches if written.first >= self.end][:batches_max]
         if not wanted or wanted[0].first != self.end:
             return
         data = b"".join(written.data for written in wanted)
@@ -499,11 +500,12 @@ class Copy:
     def _read_cached(self, offset: int, max_bytes: int, up_to: int, min_one: bool) -> tuple[bytes, list[tuple[int, int]]]:
         """Reads on a disk that has only a part of the data in memory."""
         random = self._world.random
-        share = random.choice((0.0, 0.5, 1.0))
-        if random.random() < 0.3:
+        cold = random.choice((range(0), range(9), range(1), range(1, 2), range(2, 3), range(3, 5)))
+        if random.random() < 0.4:
             self.log.segments.release()
             self.log._tail_positions.clear()
-        self.disk.is_cold = lambda *_: random.random() < share
+        calls = count()
+        self.disk.is_cold = lambda *_: next(calls) in cold
         try:
             read: LogRead | ColdRead | None = None
             for _ in range(30):
