@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
 from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
 from barnabas.simulation.log_decisions import LOG_DECISIONS
+from barnabas.simulation.quorum_answer_decisions import QUORUM_ANSWER_DECISIONS
 from barnabas.simulation.raft_decisions import RAFT_DECISIONS
 from barnabas.simulation.second_decisions import SecondDecisions
 from barnabas.simulation.small_file_decisions import SMALL_FILE_DECISIONS
@@ -13,4 +14,4 @@ from barnabas.simulation.storage_decisions import STORAGE_DECISIONS
 
 def second_decisions() -> SecondDecisions:
     """Returns the judge of a run, which compares all of them."""
-    return SecondDecisions((*STORAGE_DECISIONS, *LOG_DECISIONS, *RAFT_DECISIONS, *SMALL_FILE_DECISIONS, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))
+    return SecondDecisions((*STORAGE_DECISIONS, *LOG_DECISIONS, *RAFT_DECISIONS, *QUORUM_ANSWER_DECISIONS, *SMALL_FILE_DECISIONS, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))
