@@ -339,20 +339,6 @@ def _near_marker(state: Any, header: Any, marker: Any) -> Iterator[Arguments]:
             yield state, header, marker._replace(coordinator_epoch=known.coordinator_epoch + more)
 
 
-def _still_ended(state: Any, high_watermark: int) -> dict[int, int]:
-    return {first: marker for first, marker in state._ended.items() if marker >= high_watermark}
-
-
-def _near_ended(state: Any, high_watermark: int) -> Iterator[Arguments]:
-    for marker in _some(list(state._ended.values())):
-        for more in (0, 1):
-            yield copy(state), marker + more
-
-
-def _ended_of(_: Any, state: Any, high_watermark: int) -> dict[int, int]:
-    return dict(state._ended)
-
-
 def _not_expired(state: Any, wall_ms: int) -> object:
     alive = [
         producer_id
@@ -489,7 +475,6 @@ LOG_DECISIONS: Final = (
     SecondDecision("storage.producers:ProducerStateManager.update", _updated, shown=_after_update),
     SecondDecision("storage.producers:ProducerStateManager.apply_marker", _marked, shown=_after_marker),
     SecondDecision("storage.producers:ProducerStateManager.check_marker", _is_marker_allowed, _near_marker),
-    SecondDecision("storage.producers:ProducerStateManager.on_high_watermark", _still_ended, _near_ended, _ended_of),
     SecondDecision("storage.producers:ProducerStateManager.expire", _not_expired, _near_expired, _alive_after),
     SecondDecision("storage.log:Log.last_stable_offset", _stable_end),
     SecondDecision(

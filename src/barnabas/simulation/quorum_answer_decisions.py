@@ -152,7 +152,9 @@ def _can_continue(answers: Any, offset: int, last_epoch: int) -> object:
     entries = [(entry.epoch, entry.start_offset) for entry in log.log.epochs.entries]
     if log.start_offset > 0 or not entries or offset == 0:
         return UNJUDGED
-    ends = dict(zip((epoch for epoch, _ in entries), [*(start for _, start in entries[1:]), log.end_offset], strict=True))
+    ends = dict(
+        zip((epoch for epoch, _ in entries), [*(start for _, start in entries[1:]), log.end_offset], strict=True)
+    )
     return last_epoch in ends and offset <= ends[last_epoch]
 
 
@@ -514,7 +516,9 @@ def _none(*_: Any, **__: Any) -> Iterator[Arguments]:
     return iter(())
 
 
-def _decision(target: str, expected: Callable[..., Any], shown: Callable[..., Any], probes: Any = _none) -> SecondDecision:
+def _decision(
+    target: str, expected: Callable[..., Any], shown: Callable[..., Any], probes: Any = _none
+) -> SecondDecision:
     return SecondDecision(f"raft.{target}", expected, probes, shown)
 
 

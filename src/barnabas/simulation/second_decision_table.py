@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
 from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
 from barnabas.simulation.log_decisions import LOG_DECISIONS
@@ -12,6 +14,11 @@ from barnabas.simulation.small_file_decisions import SMALL_FILE_DECISIONS
 from barnabas.simulation.storage_decisions import STORAGE_DECISIONS
 
 
+#: Of logs and the quorum, whole clusters meet the same few cases all the time.
+_FREQUENT = (*LOG_DECISIONS, *SMALL_FILE_DECISIONS, *RAFT_DECISIONS, *QUORUM_ANSWER_DECISIONS)
+
+
 def second_decisions() -> SecondDecisions:
     """Returns the judge of a run, which compares all of them."""
-    return SecondDecisions((*STORAGE_DECISIONS, *LOG_DECISIONS, *RAFT_DECISIONS, *QUORUM_ANSWER_DECISIONS, *SMALL_FILE_DECISIONS, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))
+    frequent = [replace(row, is_frequent=True) for row in _FREQUENT]
+    return SecondDecisions((*STORAGE_DECISIONS, *frequent, *CLUSTER_DECISIONS, *COORDINATOR_DECISIONS))

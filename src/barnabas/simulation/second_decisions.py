@@ -30,6 +30,9 @@ UNJUDGED: Final = object()
 #: The calls of each function that are probed: the first ones, and then one of so many.
 _PROBED_AT_FIRST: Final = 15
 _PROBED: Final = 25
+#: The calls of a frequent function that are judged: the first ones, and then one of so many.
+_JUDGED_AT_FIRST: Final = 100
+_JUDGED: Final = 25
 _PRODUCT: Final = "barnabas."
 _REFUSALS: Final = (RequestFailed, RecordsRejected, FatalFault)
 
@@ -56,6 +59,8 @@ class SecondDecision:
     probes: Callable[..., Iterable[Arguments]] = _no_probes
     #: Makes the result comparable: takes the result, and the arguments.
     shown: Callable[..., Any] = _itself
+    #: Whether whole clusters call the function so often that only some of the calls are judged.
+    is_frequent: bool = False
 
 
 class SecondDecisions:
@@ -107,17 +112,33 @@ class SecondDecisions:
         return [(each, name, judged) for each in loaded if vars(each).get(name) is original]
 
     def _judged(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
+        first = _PROBED_AT_FIRST // 2 if row.is_frequent else _PROBED_AT_FIRST
+
         @wraps(original)
         def judged(*arguments: Any, **named: Any) -> Any:
             if not self._is_open:
                 return original(*arguments, **named)
             self._calls[row.target] += 1
-            if self._calls[row.target] <= _PROBED_AT_FIRST or not self._calls[row.target] % _PROBED:
+            if self._calls[row.target] <= first or not self._calls[row.target] % _PROBED:
                 for probe in list(row.probes(*arguments, **named)):
                     self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
             return self._decide(row, arguments, named, original)
 
-        return judged
+        if not row.is_frequent:
+            return judged
+        skipped = -_JUDGED_AT_FIRST
+
+        @wraps(original)
+        def sometimes_judged(*arguments: Any, **named: Any) -> Any:
+            nonlocal skipped
+            skipped += 1
+            if skipped > 0:
+                if skipped < _JUDGED:
+                    return original(*arguments, **named)
+                skipped = 0
+            return judged(*arguments, **named)
+
+        return sometimes_judged
 
     def _decide(self, row: SecondDecision, arguments: Arguments, named: Any, original: Callable[..., Any]) -> Any:
         expected = _outcome(row.expected, arguments, named)

@@ -3,9 +3,9 @@ old segments, restarts cleanly and after a kill, and reads by offset, by time an
 memory.
 
 The list knows the bytes of each batch, which it got back from nobody: what a log assigns (offsets, epochs) is decoded
-by independent code. After each step LEO, log start offset, epochs, LSO and producers are those of the list. Every answer
-to a reader is computed from the list; only the boundaries of segments are the log's own. Files are compared with each
-other as `log_rules` describes.
+by independent code. After each step LEO, log start offset, epochs, LSO and producers are those of the list. Every
+answer to a reader is computed from the list; only the boundaries of segments are the log's own. Files are compared with
+each other as `log_rules` describes.
 """
 
 from __future__ import annotations
@@ -307,7 +307,9 @@ class Copy:
         found = None if info is None else (info.first_offset, info.last_offset, info.max_timestamp)
         newest = max(written.batch.max_timestamp for written in wanted)
         if found != (wanted[0].first, wanted[-1].last, newest):
-            raise self.wrong(f"an append of a follower says {found}, it is {(wanted[0].first, wanted[-1].last, newest)}")
+            raise self.wrong(
+                f"an append of a follower says {found}, it is {(wanted[0].first, wanted[-1].last, newest)}"
+            )
         for written in wanted:
             self._add(written.data, written.times, written.batch.epoch)
         if self.log.append_as_follower(wanted[0].data[:20]) is not None:
@@ -497,7 +499,9 @@ class Copy:
         read = self.log.read(offset, max_bytes, up_to=up_to, min_one_batch=min_one)
         return bytes(read.data), self.log.aborted_transactions(offset, read)
 
-    def _read_cached(self, offset: int, max_bytes: int, up_to: int, min_one: bool) -> tuple[bytes, list[tuple[int, int]]]:
+    def _read_cached(
+        self, offset: int, max_bytes: int, up_to: int, min_one: bool
+    ) -> tuple[bytes, list[tuple[int, int]]]:
         """Reads on a disk that has only a part of the data in memory."""
         random = self._world.random
         cold = random.choice((range(0), range(9), range(1), range(1, 2), range(2, 3), range(3, 5)))
