@@ -25,6 +25,7 @@ from barnabas.simulation import second_decisions as judging
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.history import Violation
 from barnabas.simulation.log_decisions import LOG_DECISIONS
+from barnabas.simulation.progress_decisions import PROGRESS_DECISIONS
 from barnabas.simulation.quorum_answer_decisions import QUORUM_ANSWER_DECISIONS
 from barnabas.simulation.raft_decisions import RAFT_DECISIONS
 from barnabas.simulation.second_decisions import SecondDecision, SecondDecisions
@@ -41,7 +42,7 @@ from barnabas.storage.segment import Segment
 
 pytestmark = pytest.mark.long_turns("whole worlds run within a test")
 
-ROWS = (*LOG_DECISIONS, *SMALL_FILE_DECISIONS, *RAFT_DECISIONS, *QUORUM_ANSWER_DECISIONS)
+ROWS = (*LOG_DECISIONS, *SMALL_FILE_DECISIONS, *RAFT_DECISIONS, *PROGRESS_DECISIONS, *QUORUM_ANSWER_DECISIONS)
 #: Functions that small worlds do not reach; whole clusters do.
 _RARE = {
     "storage.epochs:LeaderEpochCache.previous_epoch",
@@ -94,7 +95,7 @@ def _find(rows: list[SecondDecision], target: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.target not in _RARE], ids=lambda row: row.target)
 def test_each_decision_is_compared(row: SecondDecision, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the third call on, the second decision refuses what the product does."""
+    """The second decision refuses what the product does, after two calls."""
     real = row.expected
     calls = 0
 

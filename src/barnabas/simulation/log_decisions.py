@@ -121,7 +121,7 @@ def _state_of(_: Any, segment: Any, *more: Any) -> object:
 
 
 def _place(segments: Any, offset: int) -> int:
-    return max(sum(base <= offset for base in segments.bases) - 1, 0)
+    return max(len([base for base in segments.bases if base <= offset]) - 1, 0)
 
 
 def _near_bases(segments: Any, offset: int) -> Iterator[Arguments]:
@@ -365,7 +365,7 @@ def _stable_end(log: Any, high_watermark: int) -> int:
     if not state.producers and not state._ended:
         return high_watermark
     firsts = [first for first, marker in state._ended.items() if marker >= high_watermark]
-    return min([high_watermark, *state._open, *firsts])
+    return int(min([high_watermark, *state._open, *firsts]))
 
 
 def _snapshots_from(state: Any, offset: int) -> list[int]:

@@ -20,7 +20,7 @@ from barnabas.raft.quorum import Follower, Leader, Unattached
 from barnabas.raft.voters import VoterKey
 from barnabas.records.batch import decode_batch
 from barnabas.simulation.log_files import read_batches
-from barnabas.simulation.raft_decisions import _is_of, _turn
+from barnabas.simulation.raft_decisions import is_of, turn
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
 
 _UNKNOWN: Final = -1
@@ -36,12 +36,12 @@ def _is_candidate(core: Any) -> bool:
     """Returns whether a node can start an election: a voter without restriction, or one whose removal can fail."""
     quorum = core.quorum
     ids = [voter.key for voter in quorum.voters]
-    is_voter = any(_is_of(key, core.own) for key in ids)
+    is_voter = any(is_of(key, core.own) for key in ids)
     if quorum.restriction in (VotingRestriction.BEHIND, VotingRestriction.NEW) and not (is_voter and len(ids) == 1):
         may_be_first = quorum.restriction is VotingRestriction.NEW and core.log.end_offset == 0
         if not may_be_first:
             return False
-    was_voter = any(_is_of(voter.key, core.own) for voter in quorum.history.voters_before)
+    was_voter = any(is_of(voter.key, core.own) for voter in quorum.history.voters_before)
     return is_voter or (was_voter and quorum.history.voters_offset >= core.delivery.high_watermark)
 
 
@@ -52,7 +52,7 @@ def _left_ms(alarm: Any) -> int | None:
 def _patience(elections: Any, role: Any) -> int:
     """Returns the fetch timeout, and the turn of a node that would start an election after it."""
     core = elections._core
-    turn_ms = _turn(elections, role.leader_id) if _is_candidate(core) else 0
+    turn_ms = turn(elections, role.leader_id) if _is_candidate(core) else 0
     return int(core.times.fetch_timeout_ms + turn_ms)
 
 
@@ -399,7 +399,7 @@ def _is_broken(chain: Any, header: Any, batch: Any) -> bool:
     if last < 0 or (epoch == last and not header.is_control):
         return False
     kinds = [bytes(record.key or b"")[2:4] for record in decode_batch(batch)] if header.is_control else []
-    return (_LEADER_CHANGE.to_bytes(2, "big") in kinds) != (epoch > last)
+    return (_LEADER_CHANGE.to_bytes(2, "big") in kinds) is not bool(epoch > last)
 
 
 def _near_broken(chain: Any, header: Any, batch: Any) -> Iterator[Arguments]:

@@ -16,7 +16,7 @@ from barnabas.records.checksum import crc32c
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
 
-#: What a probe of a damaged file must end with.
+#: The result of each probe of a damaged file.
 _DAMAGED: Final = "failed", "CheckpointError"
 _PRODUCER: Final = struct.Struct(">qhiqiqiq")
 _DAY_MS: Final = 24 * 3_600_000
