@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.simulation.log_comparison import wrong_files
 from barnabas.simulation.log_files import read_batches
@@ -100,8 +98,7 @@ class CheckedCopy(LogCopy):
         if random.random() < 0.4:
             self.log.segments.release()
             self.log._tail_positions.clear()
-        calls = count()
-        self.disk.is_cold = lambda *_: next(calls) in cold
+        self.disk.cool(cold)
         try:
             read: LogRead | ColdRead | None = None
             for _ in range(30):
@@ -114,7 +111,7 @@ class CheckedCopy(LogCopy):
                 read.load()
                 read = self.log.take(read)
         finally:
-            self.disk.is_cold = None
+            self.disk.warm_up()
         raise self.wrong(f"a read at {offset} does not end")
 
     def _aborted(self, offset: int, data: bytes) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
@@ -40,6 +41,19 @@ class Written(NamedTuple):
         return self.batch.last_offset
 
 
+class CoolingDisk(MemoryDisk):
+    """A disk whose reads sometimes have to wait."""
+
+    def cool(self, reads: range) -> None:
+        """Makes these of the next reads wait, counted from 0."""
+        calls = count()
+        self.is_cold = lambda *_: next(calls) in reads
+
+    def warm_up(self) -> None:
+        """Keeps everything in memory again."""
+        self.is_cold = None
+
+
 class Setting(Protocol):
     """The world of the copies: its clock, its draws, and the settings of the topic."""
 
@@ -57,7 +71,7 @@ class LogCopy:
     def __init__(self, world: Setting, root: str) -> None:
         self._world = world
         self._directory = f"{root}/{_PARTITION}"
-        self.disk = MemoryDisk()
+        self.disk = CoolingDisk()
         self.disk.make_dirs(self._directory)
         self.batches: list[Written] = []
         #: (epoch, first offset).
