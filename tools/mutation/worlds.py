@@ -33,6 +33,7 @@ from barnabas.simulation.work import WorkKind
 from barnabas.simulation.work_features import WorkFeature
 from barnabas.simulation.worlds import replication_explorer, txn_explorer, zookeeper_explorer
 from barnabas.simulation.worlds.damaged_files import DamagedFiles
+from barnabas.simulation.worlds.one_log import OneLog
 from barnabas.simulation.worlds.quorum_plan import Plan
 from barnabas.simulation.worlds.quorum_world import World as QuorumWorld
 
@@ -67,6 +68,11 @@ def _storage(seed: int) -> Found:
 
 def _files(seed: int) -> Found:
     DamagedFiles(seed).run()
+    return None
+
+
+def _log(seed: int) -> Found:
+    OneLog(seed).run()
     return None
 
 
@@ -134,6 +140,7 @@ KINDS: dict[str, Kind] = {
     "transactions": Kind(_transactions, 5),
     "zookeeper": Kind(_zookeeper, 12),
     "files": Kind(_files, 60),
+    "log": Kind(_log, 60),
     "coordinator": Kind(_coordinator, 40),
     "controller": Kind(_controller, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),

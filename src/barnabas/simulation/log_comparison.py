@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.common.types import INTERNAL_TOPICS
+from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.faulty_disk import FaultyDisk, durable_bytes
 from barnabas.simulation.log_files import LogFiles, SavedProducer, SegmentFiles, read_log
 from barnabas.simulation.log_rules import (
@@ -48,6 +49,13 @@ def wrong_log(disk: FaultyDisk, wall_ms: int, log: Log, said: Checkpoints) -> st
     is_cleaned = said.cleaned_to > 0 or (is_compacted and len(files.segments) > 1)
     wrong = _wrong_epochs(log, files) or _wrong_segments(log, files)
     return wrong or (None if is_cleaned else _wrong_producers(disk, wall_ms, log, files))
+
+
+def wrong_files(disk: MemoryDisk, wall_ms: int, log: Log) -> str | None:
+    """Compares the redundant data in the files of a log that was not compacted and is flushed."""
+    files = read_log(disk, log.directory)
+    wrong = _wrong_epochs(log, files) or _wrong_segments(log, files)
+    return wrong or _wrong_producers(disk, wall_ms, log, files)
 
 
 def synced_end(disk: FaultyDisk, files: LogFiles) -> int:
@@ -101,7 +109,7 @@ def _wrong_segments(log: Log, files: LogFiles) -> str | None:
     return None
 
 
-def _wrong_producers(disk: FaultyDisk, wall_ms: int, log: Log, files: LogFiles) -> str | None:
+def _wrong_producers(disk: MemoryDisk, wall_ms: int, log: Log, files: LogFiles) -> str | None:
     """Compares producer snapshots, aborted transactions and the producers in memory with a replay of the log."""
     if not files.segments:
         return None

@@ -33,6 +33,9 @@ _PROBED: Final = 25
 #: The calls of each costly function that are compared in a cluster.
 _COMPARED_AT_FIRST: Final = 25
 _COMPARED: Final = 16
+#: The calls of a frequent function that are judged: the first ones, and then one of so many.
+_JUDGED_AT_FIRST: Final = 100
+_JUDGED: Final = 25
 _PRODUCT: Final = "barnabas."
 _REFUSALS: Final = (RequestFailed, RecordsRejected, FatalFault)
 
@@ -62,6 +65,8 @@ class SecondDecision:
     #: Whether only a world that consists of such decisions compares every call and asks the probes: in a cluster that
     #: would take too long.
     is_costly: bool = False
+    #: Whether whole clusters call the function so often that only some of the calls are judged.
+    is_frequent: bool = False
 
 
 def costly(*table: SecondDecision) -> tuple[SecondDecision, ...]:
@@ -119,6 +124,8 @@ class SecondDecisions:
         return [(each, name, judged) for each in loaded if vars(each).get(name) is original]
 
     def _judged(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
+        first = _PROBED_AT_FIRST // 2 if row.is_frequent else _PROBED_AT_FIRST
+
         @wraps(original)
         def judged(*arguments: Any, **named: Any) -> Any:
             if not self._is_open:
@@ -127,11 +134,25 @@ class SecondDecisions:
                 self._calls[row.target] += 1
                 if row.is_costly and self._is_left_out(self._calls[row.target]):
                     return original(*arguments, **named)
-                if self._calls[row.target] <= _PROBED_AT_FIRST or not self._calls[row.target] % _PROBED:
+                if self._calls[row.target] <= first or not self._calls[row.target] % _PROBED:
                     self._probe(row, arguments, named, original)
             return self._decide(row, arguments, named, original)
 
-        return judged
+        if not row.is_frequent:
+            return judged
+        skipped = -_JUDGED_AT_FIRST
+
+        @wraps(original)
+        def sometimes_judged(*arguments: Any, **named: Any) -> Any:
+            nonlocal skipped
+            skipped += 1
+            if skipped > 0:
+                if skipped < _JUDGED:
+                    return original(*arguments, **named)
+                skipped = 0
+            return judged(*arguments, **named)
+
+        return sometimes_judged
 
     def _is_left_out(self, call: int) -> bool:
         return not self._has_costly_probes and call > _COMPARED_AT_FIRST and call % _COMPARED > 0
