@@ -21,6 +21,7 @@ from typing import NamedTuple
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
 from tests.support.group_explorer import GroupExplorer
+from tests.support.transaction_explorer import TransactionExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
@@ -71,6 +72,11 @@ def _files(seed: int) -> Found:
 
 def _coordinator(seed: int) -> Found:
     GroupExplorer(seed).run()
+    return None
+
+
+def _txn_coordinator(seed: int) -> Found:
+    TransactionExplorer(seed).run()
     return None
 
 
@@ -129,6 +135,7 @@ KINDS: dict[str, Kind] = {
     "zookeeper": Kind(_zookeeper, 12),
     "files": Kind(_files, 60),
     "coordinator": Kind(_coordinator, 40),
+    "transaction coordinator": Kind(_txn_coordinator, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),

@@ -12,9 +12,10 @@ The wrappers exist only while a run is judged. They only observe: a run is the s
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -107,17 +108,42 @@ class SecondDecisions:
         return [(each, name, judged) for each in loaded if vars(each).get(name) is original]
 
     def _judged(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(original):
+            return self._judged_in_steps(original, row)
+
         @wraps(original)
         def judged(*arguments: Any, **named: Any) -> Any:
             if not self._is_open:
                 return original(*arguments, **named)
-            self._calls[row.target] += 1
-            if self._calls[row.target] <= _PROBED_AT_FIRST or not self._calls[row.target] % _PROBED:
-                for probe in list(row.probes(*arguments, **named)):
-                    self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
+            self._probe(row, arguments, named, original)
             return self._decide(row, arguments, named, original)
 
         return judged
+
+    def _judged_in_steps(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
+        """Judges what a generator returns; its steps are its caller's."""
+
+        @wraps(original)
+        def judged(*arguments: Any, **named: Any) -> Generator[Any, Any, Any]:
+            if not self._is_open:
+                return (yield from original(*arguments, **named))
+            self._probe(row, arguments, named, original)
+            expected = _outcome(row.expected, arguments, named)
+            try:
+                result = yield from original(*arguments, **named)
+            except _REFUSALS as refusal:
+                self._judge(row, arguments, expected, _refused(refusal))
+                raise
+            self._judge(row, arguments, expected, row.shown(result, *arguments))
+            return result
+
+        return judged
+
+    def _probe(self, row: SecondDecision, arguments: Arguments, named: Any, original: Callable[..., Any]) -> None:
+        self._calls[row.target] += 1
+        if self._calls[row.target] <= _PROBED_AT_FIRST or not self._calls[row.target] % _PROBED:
+            for probe in list(row.probes(*arguments, **named)):
+                self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
 
     def _decide(self, row: SecondDecision, arguments: Arguments, named: Any, original: Callable[..., Any]) -> Any:
         expected = _outcome(row.expected, arguments, named)
@@ -133,7 +159,10 @@ class SecondDecisions:
         self, row: SecondDecision, arguments: Arguments, named: Any, expected: Any, original: Callable[..., Any]
     ) -> None:
         try:
-            found = row.shown(original(*arguments, **named), *arguments)
+            result = original(*arguments, **named)
+            if inspect.isgenerator(result):
+                result = _finished(result)
+            found = row.shown(result, *arguments)
         except _REFUSALS as refusal:
             found = _refused(refusal)
         except Exception as error:
@@ -150,6 +179,15 @@ class SecondDecisions:
             self._problems.append(
                 Violation(f"decided otherwise: {row.target}({shown}) is {found!r}, it should be {expected!r}")
             )
+
+
+def _finished(steps: Generator[Any, Any, Any]) -> Any:
+    """Returns what a generator returns in the end."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value
 
 
 def _outcome(decide: Callable[..., Any], arguments: Arguments, named: Any) -> Any:
