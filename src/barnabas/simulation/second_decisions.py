@@ -28,9 +28,6 @@ from barnabas.simulation.simulated_cluster import Cluster
 
 #: The answer of a second decision about state that it cannot see without an effect on the run.
 UNJUDGED: Final = object()
-#: The calls of each function that are probed: the first ones, and then one of so many.
-_PROBED_AT_FIRST: Final = 15
-_PROBED: Final = 25
 _PRODUCT: Final = "barnabas."
 _REFUSALS: Final = (RequestFailed, RecordsRejected, FatalFault)
 
@@ -57,6 +54,9 @@ class SecondDecision:
     probes: Callable[..., Iterable[Arguments]] = _no_probes
     #: Makes the result comparable: takes the result, and the arguments.
     shown: Callable[..., Any] = _itself
+    #: The calls that are probed: the first ones, and then one of so many.
+    probed_at_first: int = 15
+    probed: int = 25
 
 
 class SecondDecisions:
@@ -141,7 +141,7 @@ class SecondDecisions:
 
     def _probe(self, row: SecondDecision, arguments: Arguments, named: Any, original: Callable[..., Any]) -> None:
         self._calls[row.target] += 1
-        if self._calls[row.target] <= _PROBED_AT_FIRST or not self._calls[row.target] % _PROBED:
+        if self._calls[row.target] <= row.probed_at_first or not self._calls[row.target] % row.probed:
             for probe in list(row.probes(*arguments, **named)):
                 self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
 
