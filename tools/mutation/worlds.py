@@ -21,6 +21,7 @@ from typing import NamedTuple
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
 from tests.support.group_explorer import GroupExplorer
+from tests.support.offset_explorer import OffsetExplorer
 from tests.support.transaction_explorer import TransactionExplorer
 
 from barnabas.simulation.crashing_disk import Fate
@@ -72,6 +73,11 @@ def _files(seed: int) -> Found:
 
 def _coordinator(seed: int) -> Found:
     GroupExplorer(seed).run()
+    return None
+
+
+def _offsets(seed: int) -> Found:
+    OffsetExplorer(seed).run()
     return None
 
 
@@ -135,6 +141,7 @@ KINDS: dict[str, Kind] = {
     "zookeeper": Kind(_zookeeper, 12),
     "files": Kind(_files, 60),
     "coordinator": Kind(_coordinator, 40),
+    "offsets": Kind(_offsets, 40),
     "transaction coordinator": Kind(_txn_coordinator, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
