@@ -1,9 +1,9 @@
 """The offsets of a coordinator in memory under random requests: a small world of which a seed takes milliseconds.
 
-Two groups have no members; one has a member of the classic protocol, one a member of the consumer protocol. They commit,
-with right and wrong epochs and also in transactions, fetch, and delete offsets and groups; records are held back and
-lost, topics are deleted, the coordinator moves, time passes. Every answer is predicted from a dict of offsets, and after
-every step the coordinator is compared with that dict and with the simple replay of its log.
+Two groups have no members; one has a member of the classic protocol, one a member of the consumer protocol. They
+commit, with right and wrong epochs and also in transactions, fetch, and delete offsets and groups. Records are held
+back and lost, topics are deleted, the coordinator moves, time passes. Every answer is predicted from a dict of offsets.
+After every step the coordinator is compared with that dict and with the simple replay of its log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ABSENT: Row = (_NONE, _NONE, "", 0)
 
 @dataclass
 class _Flight:
-    """A request that waits for records which are held back, and what happens when they are committed, or have failed."""
+    """A request that waits for records which are held back; called when they are committed, or have failed."""
 
     committed: Callable[[], None]
     failed: Callable[[], None]

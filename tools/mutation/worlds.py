@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.classic_explorer import ClassicExplorer
 from tests.support.group_explorer import GroupExplorer
 from tests.support.offset_explorer import OffsetExplorer
 from tests.support.transaction_explorer import TransactionExplorer
@@ -73,6 +74,11 @@ def _files(seed: int) -> Found:
 
 def _coordinator(seed: int) -> Found:
     GroupExplorer(seed).run()
+    return None
+
+
+def _classic(seed: int) -> Found:
+    ClassicExplorer(seed).run()
     return None
 
 
@@ -141,6 +147,7 @@ KINDS: dict[str, Kind] = {
     "zookeeper": Kind(_zookeeper, 12),
     "files": Kind(_files, 60),
     "coordinator": Kind(_coordinator, 40),
+    "classic group": Kind(_classic, 60),
     "offsets": Kind(_offsets, 40),
     "transaction coordinator": Kind(_txn_coordinator, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
