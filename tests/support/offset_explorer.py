@@ -355,9 +355,10 @@ class OffsetExplorer:
             _same(f"whether {group_id} is there", self._is_known(group_id), False)
 
     def _forget(self, is_gone: Callable[[tuple[str, str, int]], bool]) -> None:
-        for written in (self._offsets, *self._open.values()):
+        everything: list[dict[tuple[str, str, int], Any]] = [self._offsets, *self._open.values()]
+        for written in everything:
             for key in [key for key in written if is_gone(key)]:
-                del written[key]  # type: ignore[attr-defined]
+                del written[key]
 
     def _topic(self) -> None:
         """The partitions of a topic that nobody reads are deleted, and exist again."""

@@ -525,9 +525,9 @@ class TransactionExplorer:
         world.coordinator.on_partition_leader(0, world.epoch)
         zero = next(iter(world.coordinator.shards()))
         if zero.state is ShardState.LOADING:
-            name = next((each for each in _NAMES if world.coordinator.partition_for(each) == 0), None)
-            if name is not None:
-                _same("the answer while it loads", world.init(name).code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            first = next((each for each in _NAMES if world.coordinator.partition_for(each) == 0), None)
+            if first is not None:
+                _same("the answer while it loads", world.init(first).code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             try:
                 world.coordinator.list(Filters())
             except RequestFailed as failure:

@@ -540,7 +540,7 @@ _Committed = tuple[int, int, str, int, int]
 
 
 def _written(committed: Any) -> _Committed:
-    return tuple(committed)  # type: ignore[return-value]
+    return tuple(committed)
 
 
 def _read_back(value: bytes, committed: Any) -> object:
@@ -595,43 +595,50 @@ def _near_ends_of_offsets(pending: Any, producer_id: int, **named: Any) -> Itera
 _CONSUMER: Final = "coordinators.groups.consumer."
 _CLASSIC: Final = "coordinators.groups.classic."
 #: Many probes that do not depend on the state of the run.
-_RARELY: Final[dict[str, int]] = {"probed_at_first": 1, "probed": 500}
-_SELDOM: Final[dict[str, int]] = {"probed_at_first": 3, "probed": 100}
+_RARELY: Final = (1, 500)
+_SELDOM: Final = (3, 100)
 _RECORDS: Final = "coordinators.groups.group_records:"
 
 GROUP_DECISIONS: Final = (
-    SecondDecision(_CONSUMER + "assignors:assign", _is_right, _near_targets, _fault, **_SELDOM),
-    SecondDecision(_CONSUMER + "reconcile:reconcile", _reconciled, _near_steps, _fields, **_SELDOM),
-    SecondDecision(_CONSUMER + "heartbeat:_check_epoch", _checked_epoch, _near_epochs, **_SELDOM),
-    SecondDecision(_CONSUMER + "heartbeat:check_instance", _checked_instance, _near_instances, _member_id, **_RARELY),
-    SecondDecision(_CONSUMER + "heartbeat:_updated", _updated, _near_updates, **_RARELY),
-    SecondDecision(_CONSUMER + "requests:check_heartbeat", _checked_heartbeat, _near_checks, **_RARELY),
-    SecondDecision(_CONSUMER + "requests:is_leaving", _is_leaving, _near_kinds, **_RARELY),
-    SecondDecision(_CONSUMER + "requests:is_plain", _is_plain, _near_kinds, **_RARELY),
-    SecondDecision(_CONSUMER + "requests:is_full", _is_full, _near_kinds, **_RARELY),
-    SecondDecision(_CONSUMER + "planning:Planner.assignor_of", _chosen_assignor, _near_votes, **_SELDOM),
-    SecondDecision(_CONSUMER + "planning:Planner._is_stale", _is_stale, _near_stale, **_SELDOM),
-    SecondDecision(_CONSUMER + "fencing:check_commit", _may_commit, _near_commits, **_RARELY),
+    SecondDecision(_CONSUMER + "assignors:assign", _is_right, _near_targets, _fault, probed=_SELDOM),
+    SecondDecision(_CONSUMER + "reconcile:reconcile", _reconciled, _near_steps, _fields, probed=_SELDOM),
+    SecondDecision(_CONSUMER + "heartbeat:_check_epoch", _checked_epoch, _near_epochs, probed=_SELDOM),
     SecondDecision(
-        _CONSUMER + "fencing:check_transactional_commit", _may_commit_in_transaction, _near_transactional, **_RARELY
+        _CONSUMER + "heartbeat:check_instance", _checked_instance, _near_instances, _member_id, probed=_RARELY
     ),
-    SecondDecision(_CONSUMER + "fencing:check_fetch", _may_fetch, _near_fetches, **_RARELY),
-    SecondDecision("coordinators.groups.committers:Committers.accept", _accepted, _near_accepted, _tuple, **_RARELY),
-    SecondDecision(_CLASSIC + "group:ClassicGroup.supports", _is_supported, _near_protocols, **_SELDOM),
+    SecondDecision(_CONSUMER + "heartbeat:_updated", _updated, _near_updates, probed=_RARELY),
+    SecondDecision(_CONSUMER + "requests:check_heartbeat", _checked_heartbeat, _near_checks, probed=_RARELY),
+    SecondDecision(_CONSUMER + "requests:is_leaving", _is_leaving, _near_kinds, probed=_RARELY),
+    SecondDecision(_CONSUMER + "requests:is_plain", _is_plain, _near_kinds, probed=_RARELY),
+    SecondDecision(_CONSUMER + "requests:is_full", _is_full, _near_kinds, probed=_RARELY),
+    SecondDecision(_CONSUMER + "planning:Planner.assignor_of", _chosen_assignor, _near_votes, probed=_SELDOM),
+    SecondDecision(_CONSUMER + "planning:Planner._is_stale", _is_stale, _near_stale, probed=_SELDOM),
+    SecondDecision(_CONSUMER + "fencing:check_commit", _may_commit, _near_commits, probed=_RARELY),
+    SecondDecision(
+        _CONSUMER + "fencing:check_transactional_commit",
+        _may_commit_in_transaction,
+        _near_transactional,
+        probed=_RARELY,
+    ),
+    SecondDecision(_CONSUMER + "fencing:check_fetch", _may_fetch, _near_fetches, probed=_RARELY),
+    SecondDecision(
+        "coordinators.groups.committers:Committers.accept", _accepted, _near_accepted, _tuple, probed=_RARELY
+    ),
+    SecondDecision(_CLASSIC + "group:ClassicGroup.supports", _is_supported, _near_protocols, probed=_SELDOM),
     SecondDecision(_CLASSIC + "group:ClassicGroup.select_protocol", _selected),
-    SecondDecision(_CLASSIC + "group:ClassicGroup.validate", _member_of, _near_identities, _member_id, **_SELDOM),
-    SecondDecision(_CLASSIC + "group:Member.has_protocols", _has_same, _near_same, **_SELDOM),
-    SecondDecision(_CLASSIC + "joining:Joining._has_capacity", _has_room, _near_room, **_SELDOM),
+    SecondDecision(_CLASSIC + "group:ClassicGroup.validate", _member_of, _near_identities, _member_id, probed=_SELDOM),
+    SecondDecision(_CLASSIC + "group:Member.has_protocols", _has_same, _near_same, probed=_SELDOM),
+    SecondDecision(_CLASSIC + "joining:Joining._has_capacity", _has_room, _near_room, probed=_SELDOM),
     SecondDecision(
-        "coordinators.groups.subscription:subscribed_topics", _subscriptions, _near_subscriptions, **_RARELY
+        "coordinators.groups.subscription:subscribed_topics", _subscriptions, _near_subscriptions, probed=_RARELY
     ),
-    SecondDecision(_RECORDS + "offset_value", _written, _near_offsets, _read_back, **_RARELY),
+    SecondDecision(_RECORDS + "offset_value", _written, _near_offsets, _read_back, probed=_RARELY),
     SecondDecision(_RECORDS + "parse_offset", _parsed, shown=_tuple),
     SecondDecision(
         "coordinators.groups.pending_offsets:PendingOffsets.end",
         _ended_offsets,
         _near_ends_of_offsets,
         _open_offsets,
-        **_RARELY,
+        probed=_RARELY,
     ),
 )

@@ -55,8 +55,7 @@ class SecondDecision:
     #: Makes the result comparable: takes the result, and the arguments.
     shown: Callable[..., Any] = _itself
     #: The calls that are probed: the first ones, and then one of so many.
-    probed_at_first: int = 15
-    probed: int = 25
+    probed: tuple[int, int] = (15, 25)
 
 
 class SecondDecisions:
@@ -141,7 +140,8 @@ class SecondDecisions:
 
     def _probe(self, row: SecondDecision, arguments: Arguments, named: Any, original: Callable[..., Any]) -> None:
         self._calls[row.target] += 1
-        if self._calls[row.target] <= row.probed_at_first or not self._calls[row.target] % row.probed:
+        first, interval = row.probed
+        if self._calls[row.target] <= first or not self._calls[row.target] % interval:
             for probe in list(row.probes(*arguments, **named)):
                 self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
 
