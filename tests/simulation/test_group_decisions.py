@@ -78,8 +78,14 @@ def _joins_may_own_partitions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(requests, "_refuse_if", lambda problem, text: real(problem and "re-" not in text, text))
 
 
-def _votes_for_unknown_assignors_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Planner, "assignor_of", lambda self, group: "range")
+def _the_last_configured_assignor_wins(patch: pytest.MonkeyPatch) -> None:
+    real = Planner.assignor_of
+
+    def mistaken(self: Planner, group: Any) -> str:
+        members = group.members.values()
+        return "range" if not any(each.server_assignor for each in members) else real(self, group)
+
+    patch.setattr(Planner, "assignor_of", mistaken)
 
 
 def _every_epoch_commits(patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +121,7 @@ def _any_protocol_is_supported(patch: pytest.MonkeyPatch) -> None:
         _old_epochs_are_accepted,
         _racks_are_forgotten,
         _joins_may_own_partitions,
-        _votes_for_unknown_assignors_count,
+        _the_last_configured_assignor_wins,
         _every_epoch_commits,
         _large_metadata_is_accepted,
         _any_protocol_is_supported,
@@ -123,7 +129,9 @@ def _any_protocol_is_supported(patch: pytest.MonkeyPatch) -> None:
 )
 def test_mistakes_are_found(mistake: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
-    with pytest.raises(Violation, match=r"decided otherwise|is answered|are shared|the answer"):
+    with pytest.raises(
+        Violation, match=r"decided otherwise|is answered|are shared|the answer|ConsumerGroupDescribe says"
+    ):
         for seed in (2, 4, 8):
             GroupExplorer(seed).run()
             OffsetExplorer(seed).run()
