@@ -6,10 +6,21 @@ the group predicts every answer, and which requests wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+from tests.support.classic_model import (
+    COMPLETING,
+    EMPTY,
+    NEVER,
+    PREPARING,
+    STABLE,
+    ModelGroup,
+    ModelMember,
+    selected,
+    shown_of,
+)
 from tests.support.group_world import Answer, GroupWorld
 
 from barnabas.common.errors import ErrorCode
@@ -20,42 +31,7 @@ from barnabas.simulation.second_decision_table import second_decisions
 _GROUP = "g"
 _STEPS = 90
 _DELAY_MS, _SIZE_MAX, _NEW_MS = 3_000, 4, 20_000
-_EMPTY, _PREPARING, _COMPLETING, _STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
-_NEVER = 10**15
 _E = ErrorCode
-
-
-@dataclass
-class _Member:
-    member_id: str
-    instance_id: str | None
-    protocols: dict[str, bytes]
-    session_ms: int
-    rebalance_ms: int
-    join: Answer[Any] | None = None
-    sync: Answer[Any] | None = None
-    is_new: bool = False
-    due_ms: int = _NEVER
-    assignment: bytes = b""
-
-
-@dataclass
-class _Group:
-    """The model of the group."""
-
-    state: str = _EMPTY
-    before: str = _EMPTY
-    generation: int = 0
-    leader: str | None = None
-    protocol: str | None = None
-    members: dict[str, _Member] = field(default_factory=dict)
-    pending: dict[str, int] = field(default_factory=dict)
-    unsynced: set[str] = field(default_factory=set)
-    new_added: bool = False
-    join_ms: int = _NEVER
-    #: The delay that has begun, and what is left after it; None while no initial delay is running.
-    initial: tuple[int, int] | None = None
-    sync_ms: int = _NEVER
 
 
 class ClassicExplorer:
@@ -68,9 +44,9 @@ class ClassicExplorer:
                 initial_rebalance_delay_ms=_DELAY_MS, group_size_max=_SIZE_MAX, new_member_join_timeout_ms=_NEW_MS
             )
         )
-        self._group: _Group | None = None
+        self._group: ModelGroup | None = None
         #: The group as a load would find it.
-        self._stored: _Group | None = None
+        self._stored: ModelGroup | None = None
         self._now_ms = 0
         self._parked: list[Answer[Any]] = []
         self._answers: list[tuple[str, Answer[Any], dict[str, Any]]] = []
@@ -105,7 +81,7 @@ class ClassicExplorer:
         for what, answer, fields in answers:
             if answer.is_parked:
                 raise Violation(f"{what} is not answered with {fields}")
-            found = {name: _shown(getattr(answer.response, name)) for name in fields}
+            found = {name: shown_of(getattr(answer.response, name)) for name in fields}
             if found != fields:
                 raise Violation(f"{what} is answered with {found}, it should be {fields}")
         if not all(answer.is_parked for answer in self._parked):
@@ -115,7 +91,7 @@ class ClassicExplorer:
     def _describe(self) -> None:
         found, group = self._world.describe(_GROUP, version=5), self._group
         state = "Dead" if group is None else group.state
-        protocol = group.protocol or "" if group is not None and group.state == _STABLE else ""
+        protocol = group.protocol or "" if group is not None and group.state == STABLE else ""
         members = {}
         for member in [] if group is None else group.members.values():
             metadata = member.protocols[protocol] if protocol else b""
@@ -143,7 +119,7 @@ class ClassicExplorer:
         if self._random.random() < 0.05:
             session_ms = self._random.choice((5_999, 1_800_001))
         self._join(
-            _Member("", instance, self._protocols(), session_ms, session_ms + self._random.choice((1_011, -2_989))),
+            ModelMember("", instance, self._protocols(), session_ms, session_ms + self._random.choice((1_011, -2_989))),
             self._random.choice((3, 5, 9)),
         )
 
@@ -155,7 +131,9 @@ class ClassicExplorer:
         member_id = self._random.choice(ids)
         known = group.members.get(member_id)
         if known is None:
-            member = _Member(member_id, None, self._protocols(), 6_500 + 137 * (self._sizes % 40), 9_000 + self._sizes)
+            member = ModelMember(
+                member_id, None, self._protocols(), 6_500 + 137 * (self._sizes % 40), 9_000 + self._sizes
+            )
         else:
             protocols = known.protocols if self._random.random() < 0.7 else self._protocols()
             member = replace(known, protocols=dict(protocols))
@@ -163,7 +141,7 @@ class ClassicExplorer:
                 member = replace(member, instance_id=self._random.choice((None, "i1", "i2")))
         self._join(member, self._random.choice((3, 5, 9)))
 
-    def _join(self, member: _Member, version: int) -> None:
+    def _join(self, member: ModelMember, version: int) -> None:
         known = set() if self._group is None else set(self._group.members)
         answer = self._world.join(
             _GROUP,
@@ -201,18 +179,18 @@ class ClassicExplorer:
             else:
                 self._replace(group, old, member, answer, version)
 
-    def _join_refusal(self, member: _Member) -> tuple[ErrorCode, str] | None:
+    def _join_refusal(self, member: ModelMember) -> tuple[ErrorCode, str] | None:
         if not 6_000 <= member.session_ms <= 1_800_000:
             return _E.INVALID_SESSION_TIMEOUT, member.member_id
         if self._group is None:
             if member.member_id:
                 return _E.UNKNOWN_MEMBER_ID, member.member_id
-            self._group, self._stored = _Group(), _Group()
+            self._group, self._stored = ModelGroup(), ModelGroup()
         group, known = self._group, self._group.members.get(member.member_id)
         joined = [each for each in group.members.values() if each.join is not None]
         is_full = {
-            _PREPARING: known not in joined and len(joined) >= _SIZE_MAX,
-            _EMPTY: False,
+            PREPARING: known not in joined and len(joined) >= _SIZE_MAX,
+            EMPTY: False,
         }.get(group.state, known is None and len(group.members) >= _SIZE_MAX)
         if is_full:
             if known is not None:
@@ -221,7 +199,7 @@ class ClassicExplorer:
             self._maybe_complete(group)
             return _E.GROUP_MAX_SIZE_REACHED, ""
         common = [n for n in member.protocols if all(n in each.protocols for each in group.members.values())]
-        if group.state != _EMPTY and not common:
+        if group.state != EMPTY and not common:
             return _E.INCONSISTENT_GROUP_PROTOCOL, member.member_id
         if member.member_id in group.pending:
             return None if member.instance_id is None else (_E.UNKNOWN_MEMBER_ID, member.member_id)
@@ -229,7 +207,7 @@ class ClassicExplorer:
         return None if refusal is _E.NONE else (refusal, member.member_id)
 
     @staticmethod
-    def _validate(group: _Group | None, member_id: str, instance_id: str | None) -> ErrorCode:
+    def _validate(group: ModelGroup | None, member_id: str, instance_id: str | None) -> ErrorCode:
         members = {} if group is None else group.members
         if instance_id is not None:
             owner = next((each for each in members.values() if each.instance_id == instance_id), None)
@@ -239,18 +217,18 @@ class ClassicExplorer:
                 return _E.FENCED_INSTANCE_ID
         return _E.NONE if member_id in members else _E.UNKNOWN_MEMBER_ID
 
-    def _add(self, group: _Group, member: _Member, answer: Answer[Any]) -> None:
-        group.new_added |= group.state == _PREPARING and group.before == _EMPTY
+    def _add(self, group: ModelGroup, member: ModelMember, answer: Answer[Any]) -> None:
+        group.new_added |= group.state == PREPARING and group.before == EMPTY
         group.pending.pop(member.member_id, None)
         group.members[member.member_id] = member
         group.leader = group.leader or member.member_id
         member.join, member.is_new, member.due_ms = self._park(answer), True, self._now_ms + _NEW_MS
         self._rebalance(group)
 
-    def _rejoin(self, group: _Group, known: _Member, member: _Member, answer: Answer[Any]) -> None:
+    def _rejoin(self, group: ModelGroup, known: ModelMember, member: ModelMember, answer: Answer[Any]) -> None:
         same = list(known.protocols.items()) == list(member.protocols.items())
         is_leader = group.leader == known.member_id
-        if same and (group.state == _COMPLETING or (group.state == _STABLE and not is_leader)):
+        if same and (group.state == COMPLETING or (group.state == STABLE and not is_leader)):
             self._say_joined(group, known, answer)
             return
         self._say("JoinGroup", known.join, error_code=_E.REBALANCE_IN_PROGRESS, member_id=known.member_id)
@@ -258,7 +236,9 @@ class ClassicExplorer:
         known.session_ms, known.rebalance_ms = member.session_ms, member.rebalance_ms
         self._rebalance(group)
 
-    def _replace(self, group: _Group, old: _Member, new: _Member, answer: Answer[Any], version: int) -> None:
+    def _replace(
+        self, group: ModelGroup, old: ModelMember, new: ModelMember, answer: Answer[Any], version: int
+    ) -> None:
         leader_before = group.leader
         self._say("JoinGroup", old.join, error_code=_E.FENCED_INSTANCE_ID, member_id=old.member_id)
         self._say("SyncGroup", old.sync, error_code=_E.FENCED_INSTANCE_ID)
@@ -269,19 +249,19 @@ class ClassicExplorer:
         if group.leader == old.member_id:
             group.leader = new.member_id
         new.join = self._park(answer)
-        if group.state == _STABLE and _selected(group) == group.protocol:
+        if group.state == STABLE and selected(group) == group.protocol:
             new.join = None
             if version >= 9:
                 self._say_joined(group, new, answer, skip_assignment=group.leader == new.member_id)
             else:
                 self._say("JoinGroup", answer, error_code=_E.NONE, leader=leader_before, members=[])
             self._store(group)
-        elif group.state in (_STABLE, _COMPLETING):
+        elif group.state in (STABLE, COMPLETING):
             self._prepare(group)
         else:
             self._maybe_complete(group)
 
-    def _say_joined(self, group: _Group, member: _Member, answer: Answer[Any] | None, **more: Any) -> None:
+    def _say_joined(self, group: ModelGroup, member: ModelMember, answer: Answer[Any] | None, **more: Any) -> None:
         assert group.protocol is not None
         rows = [(each.member_id, each.instance_id, each.protocols[group.protocol]) for each in group.members.values()]
         self._say(
@@ -335,7 +315,7 @@ class ClassicExplorer:
                 refusal = _E.ILLEGAL_GENERATION
             elif name != group.protocol:
                 refusal = _E.INCONSISTENT_GROUP_PROTOCOL
-            elif group.state == _PREPARING:
+            elif group.state == PREPARING:
                 refusal = _E.REBALANCE_IN_PROGRESS
         if refusal is not _E.NONE or group is None:
             self._say("SyncGroup", answer, error_code=refusal, assignment=b"")
@@ -343,8 +323,8 @@ class ClassicExplorer:
         member = group.members[member_id]
         group.unsynced.discard(member_id)
         if not group.unsynced:
-            group.sync_ms = _NEVER
-        if group.state == _STABLE:
+            group.sync_ms = NEVER
+        if group.state == STABLE:
             self._say("SyncGroup", answer, error_code=_E.NONE, assignment=member.assignment, protocol_name=name)
             return
         self._say("SyncGroup", member.sync, error_code=_E.REBALANCE_IN_PROGRESS)
@@ -352,11 +332,11 @@ class ClassicExplorer:
         if is_leader:
             for each in group.members.values():
                 each.assignment = given.get(each.member_id, b"")
-            self._become(group, _STABLE)
+            self._become(group, STABLE)
             self._answer_syncs(group, _E.NONE)
             self._store(group)
 
-    def _answer_syncs(self, group: _Group, code: ErrorCode) -> None:
+    def _answer_syncs(self, group: ModelGroup, code: ErrorCode) -> None:
         for member in group.members.values():
             if member.sync is not None:
                 self._say("SyncGroup", member.sync, error_code=code, assignment=member.assignment)
@@ -371,7 +351,7 @@ class ClassicExplorer:
                 expected = _E.ILLEGAL_GENERATION
             else:
                 group.members[member_id].due_ms = self._now_ms + group.members[member_id].session_ms
-                expected = _E.REBALANCE_IN_PROGRESS if group.state == _PREPARING else _E.NONE
+                expected = _E.REBALANCE_IN_PROGRESS if group.state == PREPARING else _E.NONE
         if found != expected:
             raise Violation(f"a heartbeat is answered with {found}, it should be {expected}")
 
@@ -394,7 +374,7 @@ class ClassicExplorer:
         if _E.NONE in codes:
             self._after_removal(group)
 
-    def _left(self, group: _Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    def _left(self, group: ModelGroup, member_id: str, instance_id: str | None) -> ErrorCode:
         if not member_id:
             owner = next((e for e in group.members.values() if e.instance_id == instance_id and instance_id), None)
             if owner is None:
@@ -416,10 +396,10 @@ class ClassicExplorer:
 
     # -- rebalances
 
-    def _become(self, group: _Group, state: str) -> None:
+    def _become(self, group: ModelGroup, state: str) -> None:
         group.before, group.state = group.state, state
 
-    def _remove(self, group: _Group, member: _Member) -> None:
+    def _remove(self, group: ModelGroup, member: ModelMember) -> None:
         self._say("JoinGroup", member.join, error_code=_E.UNKNOWN_MEMBER_ID, member_id="")
         self._say("SyncGroup", member.sync, error_code=_E.UNKNOWN_MEMBER_ID)
         del group.members[member.member_id]
@@ -427,32 +407,32 @@ class ClassicExplorer:
         if group.leader == member.member_id:
             group.leader = next(iter(group.members), None)
 
-    def _after_removal(self, group: _Group) -> None:
-        if group.state in (_STABLE, _COMPLETING):
+    def _after_removal(self, group: ModelGroup) -> None:
+        if group.state in (STABLE, COMPLETING):
             self._prepare(group)
         else:
             self._maybe_complete(group)
 
-    def _rebalance(self, group: _Group) -> None:
-        if group.state == _PREPARING:
+    def _rebalance(self, group: ModelGroup) -> None:
+        if group.state == PREPARING:
             self._maybe_complete(group)
         else:
             self._prepare(group)
 
-    def _is_joined(self, group: _Group) -> bool:
+    def _is_joined(self, group: ModelGroup) -> bool:
         return not group.pending and all(member.join is not None for member in group.members.values())
 
-    def _longest(self, group: _Group) -> int:
+    def _longest(self, group: ModelGroup) -> int:
         return max((member.rebalance_ms for member in group.members.values()), default=0)
 
-    def _prepare(self, group: _Group) -> None:
-        if group.state == _COMPLETING:
+    def _prepare(self, group: ModelGroup) -> None:
+        if group.state == COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
             self._answer_syncs(group, _E.REBALANCE_IN_PROGRESS)
-        group.sync_ms = _NEVER
-        self._become(group, _PREPARING)
-        if group.before == _EMPTY:
+        group.sync_ms = NEVER
+        self._become(group, PREPARING)
+        if group.before == EMPTY:
             group.join_ms = self._now_ms + _DELAY_MS
             group.initial = _DELAY_MS, max(self._longest(group) - _DELAY_MS, 0)
         elif self._is_joined(group):
@@ -460,12 +440,12 @@ class ClassicExplorer:
         else:
             group.initial, group.join_ms = None, self._now_ms + self._longest(group)
 
-    def _maybe_complete(self, group: _Group) -> None:
-        if group.state == _PREPARING and group.before != _EMPTY and self._is_joined(group):
+    def _maybe_complete(self, group: ModelGroup) -> None:
+        if group.state == PREPARING and group.before != EMPTY and self._is_joined(group):
             self._complete(group)
 
-    def _complete(self, group: _Group) -> None:
-        group.join_ms, group.initial = _NEVER, None
+    def _complete(self, group: ModelGroup) -> None:
+        group.join_ms, group.initial = NEVER, None
         for member in [each for each in group.members.values() if each.join is None and each.instance_id is None]:
             self._remove(group, member)
         joined = [member for member in group.members.values() if member.join is not None]
@@ -476,8 +456,8 @@ class ClassicExplorer:
             group.leader = joined[0].member_id
         group.new_added = False
         group.generation += 1
-        group.protocol = _selected(group) if group.members else None
-        self._become(group, _COMPLETING if group.members else _EMPTY)
+        group.protocol = selected(group) if group.members else None
+        self._become(group, COMPLETING if group.members else EMPTY)
         group.unsynced = set(group.members)
         if not group.members:
             self._store(group)
@@ -487,7 +467,7 @@ class ClassicExplorer:
             member.join, member.is_new, member.due_ms = None, False, self._now_ms + member.session_ms
         group.sync_ms = self._now_ms + self._longest(group)
 
-    def _store(self, group: _Group) -> None:
+    def _store(self, group: ModelGroup) -> None:
         members = {
             each.member_id: replace(
                 each,
@@ -498,8 +478,8 @@ class ClassicExplorer:
             )
             for each in group.members.values()
         }
-        state = _STABLE if members else _EMPTY
-        self._stored = _Group(state, state, group.generation, group.leader, group.protocol, members)
+        state = STABLE if members else EMPTY
+        self._stored = ModelGroup(state, state, group.generation, group.leader, group.protocol, members)
 
     # -- time and failovers
 
@@ -515,7 +495,7 @@ class ClassicExplorer:
     def _next_ms(self) -> int:
         group = self._group
         if group is None:
-            return _NEVER
+            return NEVER
         dues = [member.due_ms for member in group.members.values()]
         return min([*dues, *group.pending.values(), group.join_ms, group.sync_ms])
 
@@ -525,7 +505,7 @@ class ClassicExplorer:
         assert group is not None
         for member in list(group.members.values()):
             if member.due_ms == now_ms:
-                member.due_ms = _NEVER
+                member.due_ms = NEVER
                 if member.is_new or (member.join is None and member.sync is None):
                     self._remove(group, member)
                     self._after_removal(group)
@@ -544,7 +524,7 @@ class ClassicExplorer:
             else:
                 self._complete(group)
             return
-        group.sync_ms = _NEVER
+        group.sync_ms = NEVER
         if group.unsynced:
             for member_id in sorted(group.unsynced):
                 self._remove(group, group.members[member_id])
@@ -557,13 +537,13 @@ class ClassicExplorer:
             assert group is not None
             if member.member_id not in group.members:
                 continue
-            if group.state == _PREPARING and member.join is None:
+            if group.state == PREPARING and member.join is None:
                 self._join(replace(member), 9)
-            elif group.state == _COMPLETING and member.sync is None:
+            elif group.state == COMPLETING and member.sync is None:
                 self._sync_rightly(group, member)
             self._check()
 
-    def _sync_rightly(self, group: _Group, member: _Member) -> None:
+    def _sync_rightly(self, group: ModelGroup, member: ModelMember) -> None:
         found = member.member_id, group.generation, member.instance_id
         target, self._target = self._target, lambda: found  # type: ignore[method-assign]
         self._sync()
@@ -584,16 +564,3 @@ class ClassicExplorer:
             self._group = replace(self._stored, members=members, pending={}, unsynced=set())
             for member in self._group.members.values():
                 member.due_ms = self._now_ms + member.session_ms
-
-
-def _selected(group: _Group) -> str:
-    """Returns the protocol that most members prefer among those that all support."""
-    members = list(group.members.values())
-    votes = [next(n for n in each.protocols if all(n in e.protocols for e in members)) for each in members]
-    return max(votes, key=votes.count)
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, list):
-        return [(row.member_id, row.group_instance_id, bytes(row.metadata)) for row in value]
-    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else value
