@@ -18,6 +18,7 @@ from tests.support.classic_model import (
     STABLE,
     ModelGroup,
     ModelMember,
+    refusal_of,
     selected,
     shown_of,
 )
@@ -203,19 +204,8 @@ class ClassicExplorer:
             return _E.INCONSISTENT_GROUP_PROTOCOL, member.member_id
         if member.member_id in group.pending:
             return None if member.instance_id is None else (_E.UNKNOWN_MEMBER_ID, member.member_id)
-        refusal = self._validate(group, member.member_id, member.instance_id) if member.member_id else _E.NONE
+        refusal = refusal_of(group, member.member_id, member.instance_id) if member.member_id else _E.NONE
         return None if refusal is _E.NONE else (refusal, member.member_id)
-
-    @staticmethod
-    def _validate(group: ModelGroup | None, member_id: str, instance_id: str | None) -> ErrorCode:
-        members = {} if group is None else group.members
-        if instance_id is not None:
-            owner = next((each for each in members.values() if each.instance_id == instance_id), None)
-            if owner is None:
-                return _E.UNKNOWN_MEMBER_ID
-            if owner.member_id != member_id:
-                return _E.FENCED_INSTANCE_ID
-        return _E.NONE if member_id in members else _E.UNKNOWN_MEMBER_ID
 
     def _add(self, group: ModelGroup, member: ModelMember, answer: Answer[Any]) -> None:
         group.new_added |= group.state == PREPARING and group.before == EMPTY
@@ -309,7 +299,7 @@ class ClassicExplorer:
         answer = self._world.sync(
             _GROUP, generation, member_id, given if is_leader else {}, instance_id=instance_id, protocol_name=name
         )
-        refusal = self._validate(group, member_id, instance_id)
+        refusal = refusal_of(group, member_id, instance_id)
         if refusal is _E.NONE and group is not None:
             if generation != group.generation:
                 refusal = _E.ILLEGAL_GENERATION
@@ -345,7 +335,7 @@ class ClassicExplorer:
     def _beat(self) -> None:
         group, (member_id, generation, instance_id) = self._group, self._target()
         found = self._world.heartbeat(_GROUP, generation, member_id, instance_id=instance_id)
-        expected = self._validate(group, member_id, instance_id)
+        expected = refusal_of(group, member_id, instance_id)
         if expected is _E.NONE and group is not None:
             if generation != group.generation:
                 expected = _E.ILLEGAL_GENERATION
@@ -383,7 +373,7 @@ class ClassicExplorer:
         if member_id in group.pending:
             del group.pending[member_id]
             return _E.NONE
-        refusal = self._validate(group, member_id, instance_id)
+        refusal = refusal_of(group, member_id, instance_id)
         if refusal is _E.NONE:
             self._remove(group, group.members[member_id])
         return refusal
@@ -500,7 +490,7 @@ class ClassicExplorer:
         return min([*dues, *group.pending.values(), group.join_ms, group.sync_ms])
 
     def _happens(self) -> None:
-        """What falls due now happens."""
+        """Lets happen what falls due now."""
         group, now_ms = self._group, self._now_ms
         assert group is not None
         for member in list(group.members.values()):

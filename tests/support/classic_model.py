@@ -7,6 +7,8 @@ from typing import Any
 
 from tests.support.group_world import Answer
 
+from barnabas.common.errors import ErrorCode
+
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 NEVER = 10**15
 
@@ -55,3 +57,15 @@ def shown_of(value: Any) -> Any:
     if isinstance(value, list):
         return [(row.member_id, row.group_instance_id, bytes(row.metadata)) for row in value]
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else value
+
+
+def refusal_of(group: ModelGroup | None, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Returns why a request of this member and instance is refused."""
+    members = {} if group is None else group.members
+    if instance_id is not None:
+        owner = next((each for each in members.values() if each.instance_id == instance_id), None)
+        if owner is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if owner.member_id != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in members else ErrorCode.UNKNOWN_MEMBER_ID
