@@ -1,69 +1,90 @@
-"""Seeds of transactions under faults that must pass, and mistakes that they must find."""
+"""The world of one coordinator of transactions in memory: its promises hold, and each of some mistakes is found."""
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.support import txn_mutations
-from tests.support.mistakes import cases
-from tests.support.txn_mutations import FOUND_BY, FOUND_IN, Mutation
-from tests.support.txn_situations import Situation
+from tests.support.transaction_explorer import TransactionExplorer
 
-from barnabas.simulation.worlds.txn_explorer import explore
+from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.transactions import markers
+from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+from barnabas.coordinators.transactions.markers import MarkerDelivery, MarkerSender
+from barnabas.coordinators.transactions.shard import TransactionShard
+from barnabas.simulation.history import Violation
 
-#: Mistakes that are found after several seconds.
-_LATE = [
-    txn_mutations.late_markers_count,
-    txn_mutations.markers_of_any_epoch_count,
-    txn_mutations.epochs_are_not_bumped,
-    txn_mutations.the_next_epoch_is_fenced_until_the_last_is_complete,
-]
-_BLOCK = 25
-_MORE_SEEDS = 20
+Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
-def test_all_of_a_transaction_or_nothing(seed: int) -> None:
-    outcome = explore(seed)
-    assert outcome.problem is None, outcome
-    assert outcome.committed > 20
+def test_every_promise_holds() -> None:
+    for seed in range(1, 41):
+        TransactionExplorer(seed).run()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("block", range(40))
-def test_all_of_a_transaction_or_nothing_in_many_seeds(block: int) -> None:
-    for seed in range(1000 + block * _BLOCK, 1000 + (block + 1) * _BLOCK):
-        outcome = explore(seed)
-        assert outcome.problem is None, outcome
+def _waiting_requests_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionShard, "_wake", lambda self, transactional_id: self._waiting.pop(transactional_id, None))
 
 
-def test_every_mistake_is_tried() -> None:
-    functions = inspect.getmembers(txn_mutations, inspect.isfunction)
-    own = {f for _, f in functions if f.__module__ == txn_mutations.__name__}
-    assert own == set(FOUND_BY) | set(FOUND_IN)
+def _partitions_without_a_leader_need_no_marker(patch: pytest.MonkeyPatch) -> None:
+    real = MarkerSender.deliver
+
+    def mistaken(self: MarkerSender, delivery: MarkerDelivery) -> None:
+        delivery.missing = {each for each in delivery.missing if self._leaders.leader_of(each) != -1}
+        real(self, delivery)
+
+    patch.setattr(MarkerSender, "deliver", mistaken)
 
 
-@pytest.mark.parametrize("mutation", cases(FOUND_BY, late=_LATE))
-def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seed that found the mistake first finds it, or a later one where the runs have shifted. All pass without
-    it.
-    """
-    seed = FOUND_BY[mutation]
-    mutation(monkeypatch)
-    problems = (explore(attempt).problem for attempt in range(seed, seed + _MORE_SEEDS))
-    assert any(problem is not None for problem in problems), f"none of {_MORE_SEEDS} seeds finds it"
+def _a_late_completion_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
+    real = TransactionShard._complete
+
+    def mistaken(self: TransactionShard, transaction: Any) -> None:
+        if getattr(self._log._writer, "refuse_with", None) is None:
+            real(self, transaction)
+
+    patch.setattr(TransactionShard, "_complete", mistaken)
 
 
-SITUATIONS = [(mutation, situation, says) for mutation, found in FOUND_IN.items() for situation, says in found]
-NAMES = [f"{mutation.__name__}-{number}" for number, (mutation, _, _) in enumerate(SITUATIONS)]
+def _all_partitions_are_verified(patch: pytest.MonkeyPatch) -> None:
+    real = TransactionCoordinator.verify_partitions
+
+    def mistaken(self: TransactionCoordinator, *more: Any) -> Any:
+        found = real(self, *more)
+        return {key: code if code != ErrorCode.TRANSACTION_ABORTABLE else ErrorCode.NONE for key, code in found.items()}
+
+    patch.setattr(TransactionCoordinator, "verify_partitions", mistaken)
 
 
-@pytest.mark.parametrize(("mutation", "situation", "says"), SITUATIONS, ids=NAMES)
-def test_a_situation_is_mastered_but_for_the_mistake(
-    mutation: Mutation, situation: Situation, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    situation()
-    mutation(monkeypatch)
-    with pytest.raises(AssertionError, match=says):
-        situation()
+def _markers_have_another_version(patch: pytest.MonkeyPatch) -> None:
+    real = markers._marker
+
+    def mistaken(delivery: MarkerDelivery, partitions: Any) -> Any:
+        marker = real(delivery, partitions)
+        marker.unknown_tags = ()
+        return marker
+
+    patch.setattr(markers, "_marker", mistaken)
+
+
+def _nothing_expires(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionShard, "_begin_expiry", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found"),
+    [
+        (_waiting_requests_are_forgotten, "the answer for . is .None"),
+        (_partitions_without_a_leader_need_no_marker, "has markers in"),
+        (_a_late_completion_is_not_repeated, "is not complete"),
+        (_all_partitions_are_verified, "the verification"),
+        (_markers_have_another_version, "a marker of version"),
+        (_nothing_expires, "never expires"),
+    ],
+)
+def test_mistakes_are_found(mistake: Plant, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    with pytest.raises((Violation, AssertionError), match=found):
+        for seed in range(1, 41):
+            TransactionExplorer(seed).run()

@@ -1,22 +1,27 @@
 """A coordinator of groups in memory under random requests: a small world of which a seed takes milliseconds.
 
-Members of both protocols share a group, so that it is converted in both directions; another group has no members and
-commits offsets. Topics are created, extended and deleted, members die, the coordinator moves. After every step the
-coordinator is compared with the simple replay of its log; offsets are read with all versions of the request, and lists
-are filtered here again. In the end every partition has one owner, and the members have equal shares.
+Members of both protocols share a group, so that it is converted in both directions; some are static, leave for a while
+and come back, and some subscribe with an expression. Another group has no members and commits offsets. Topics are
+created, extended and deleted, members die, the coordinator moves. After every step the coordinator and its descriptions
+are compared with the simple replay of its log; offsets are read with all versions of the request, lists are filtered
+here again, wrong requests get their errors, and a member reads what it is assigned. In the end every partition has one
+owner, and the members have equal shares.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Mapping
 from random import Random
+from typing import Any
 
-from tests.support.consumer_members import Consumer
+from tests.support.consumer_members import Consumer, describe, send
 from tests.support.group_world import Answer, GroupWorld, delete_errors, fetched
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.runtime import ShardState
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 from barnabas.simulation.coordinator_dict import CoordinatorDict
@@ -28,6 +33,7 @@ _GROUP, _SIMPLE = "g", "simple"
 _STEPS = 60
 _SESSION_MS, _REBALANCE_MS = 10_000, 8_000
 _NONE = -1
+_INVALID = ErrorCode.INVALID_REQUEST
 _STATES = ("empty", "stable", "preparingrebalance", "completingrebalance", "reconciling", "assigning")
 
 
@@ -35,6 +41,28 @@ def _assignment(topic: str, indexes: list[int]) -> bytes:
     """Returns an assignment of the consumer protocol, version 0."""
     out = struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + struct.pack(">i", len(indexes))
     return out + b"".join(struct.pack(">i", index) for index in indexes) + struct.pack(">i", -1)
+
+
+def _decoded(data: bytes) -> set[tuple[str, int]]:
+    """Returns the partitions of an assignment of the consumer protocol."""
+    found: set[tuple[str, int]] = set()
+    (count,), at = struct.unpack_from(">i", data, 2), 6
+    for _ in range(count):
+        (size,) = struct.unpack_from(">h", data, at)
+        name, at = data[at + 2 : at + 2 + size].decode(), at + 2 + size
+        (number,) = struct.unpack_from(">i", data, at)
+        found |= {(name, index) for index in struct.unpack_from(f">{number}i", data, at + 4)}
+        at += 4 + 4 * number
+    return found
+
+
+def _named(world: GroupWorld, assigned: Mapping[bytes, Iterable[int]]) -> set[tuple[str, int]]:
+    """Returns the partitions of the topics that exist."""
+    found = set()
+    for topic_id, indexes in assigned.items():
+        topic = world.topic_view.find_id(topic_id)
+        found |= set() if topic is None else {(topic.name, index) for index in indexes}
+    return found
 
 
 class ClassicMember:
@@ -78,6 +106,17 @@ class ClassicMember:
                     for place, name in enumerate(names)
                 }
             self._sync = world.sync(_GROUP, self.generation, self.member_id, given)
+            if not self._sync.is_parked and self._sync.error is ErrorCode.NONE:
+                self._is_assigned(world, bytes(self._sync.response.assignment))
+
+    def _is_assigned(self, world: GroupWorld, data: bytes) -> None:
+        """Checks the answer of a consumer group: its partitions, encoded for the classic protocol."""
+        shard = world.coordinator.shard(0)
+        group = None if shard is None else shard.consumers.find(_GROUP)
+        if group is not None and self.member_id in group.members:
+            expected = _named(world, group.members[self.member_id].assigned)
+            if _decoded(data) != expected:
+                raise Violation(f"{self.member_id} gets {_decoded(data)} by SyncGroup, it has {expected}")
 
     def _take_sync(self) -> None:
         assert self._sync is not None
@@ -122,7 +161,7 @@ class GroupExplorer:
             self._topic,
             self._subscribe,
         ]
-        steps += [self._commit, self._commit, self._delete_offsets, self._move]
+        steps += [self._commit, self._commit, self._delete_offsets, self._move, self._ask_wrongly, self._come_back]
         for _ in range(_STEPS):
             self._random.choice(steps)()
             self._compare(is_loaded=False)
@@ -132,7 +171,8 @@ class GroupExplorer:
 
     def _beat(self) -> None:
         for one in self._consumers:
-            one.beat()
+            if one.beat() is ErrorCode.NONE:
+                self._reads_its_partitions(one)
         for member in self._classic:
             member.step(self._world)
 
@@ -143,7 +183,19 @@ class GroupExplorer:
             self._named += 1
             topics = self._random.choice((("orders",), ("orders",), ("bills", "orders")))
             assignor = self._random.choice((None, "range", "uniform"))
-            one = Consumer(self._world, f"m{self._named}", topics, assignor=assignor, rebalance_ms=_REBALANCE_MS)
+            regex = self._random.choice((None, None, None, "o.*", "(orders|bills)"))
+            instance = self._random.choice((None, None, "i1", "i2"))
+            if self._uses_classic or any(one.instance_id == instance for one in self._consumers):
+                instance = None
+            one = Consumer(
+                self._world,
+                f"m{self._named}",
+                topics if regex is None else self._random.choice((topics, ())),
+                assignor=assignor,
+                rebalance_ms=_REBALANCE_MS,
+                regex=regex,
+                instance_id=instance,
+            )
             self._consumers.append(one)
             if one.beat() is not ErrorCode.NONE:
                 self._consumers.remove(one)
@@ -155,6 +207,62 @@ class GroupExplorer:
             member = self._classic.pop(self._random.randrange(len(self._classic)))
             if member.member_id:
                 self._world.leave(_GROUP, (member.member_id, None))
+
+    def _come_back(self) -> None:
+        """A static member leaves for a while: its instance comes back under another id."""
+        static = [one for one in self._consumers if one.instance_id is not None and one.epoch > 0]
+        if not static:
+            return
+        one = self._random.choice(static)
+        if one.leave(-2) is not ErrorCode.NONE:
+            raise Violation(f"{one.member_id} cannot leave for a while")
+        one.epoch = 0
+        self._compare(is_loaded=False)
+        self._named += 1
+        one.member_id = f"m{self._named}"
+        if one.beat() is not ErrorCode.NONE:
+            raise Violation(f"{one.instance_id} cannot come back")
+        self._reads_its_partitions(one)
+
+    def _reads_its_partitions(self, one: Consumer) -> None:
+        group = self._shard().consumers.find(_GROUP)
+        member = None if group is None else group.members.get(one.member_id)
+        if member is None or member.epoch != one.epoch:
+            raise Violation(f"{one.member_id} is at epoch {one.epoch}, in the group it is {member}")
+        assigned = _named(self._world, member.assigned)
+        if not one.is_revoking and assigned != one.owned:
+            raise Violation(f"{one.member_id} reads {one.owned}, its partitions are {assigned}")
+
+    def _ask_wrongly(self) -> None:
+        """Sends heartbeats with wrong ids, epochs and instances: they get their errors and change nothing."""
+        group = self._shard().consumers.find(_GROUP)
+        if group is None or not group.members:
+            return
+        member = self._random.choice(group.in_order())
+        epoch, instance = member.epoch, member.instance_id
+        wrong: list[tuple[str, int, str | None, ErrorCode]]
+        wrong = [("unknown", max(epoch, 1), None, ErrorCode.UNKNOWN_MEMBER_ID)]
+        wrong += [(member.member_id, max(epoch, 0) + 1, instance, ErrorCode.FENCED_MEMBER_EPOCH)]
+        wrong += [(member.member_id, max(epoch, 1), "unknown", ErrorCode.UNKNOWN_MEMBER_ID)]
+        wrong += [("unknown", -1, None, ErrorCode.UNKNOWN_MEMBER_ID), (member.member_id, -3, None, _INVALID)]
+        wrong += [
+            (member.member_id, -2, None, _INVALID),
+            ("", 1, None, _INVALID),
+            (member.member_id, 0, None, _INVALID),
+        ]
+        if epoch > 1:
+            wrong += [(member.member_id, epoch - 1, instance, ErrorCode.FENCED_MEMBER_EPOCH)]
+        if instance is not None:
+            wrong += [("unknown", max(epoch, 1), instance, ErrorCode.FENCED_INSTANCE_ID)]
+        for member_id, member_epoch, instance_id, code in wrong:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=_GROUP, member_id=member_id, member_epoch=member_epoch, instance_id=instance_id
+            )
+            found = send(self._world, request).error
+            if found is not code:
+                raise Violation(f"a heartbeat of {member_id, member_epoch, instance_id} gets {found}, not {code}")
+        if self._shard().consumers.find(_GROUP) != group:
+            raise Violation("a wrong heartbeat changed the group")
 
     def _die(self) -> None:
         if self._consumers and self._random.random() < 0.5:
@@ -248,6 +356,55 @@ class GroupExplorer:
                 if one.epoch > 0 and owners.setdefault(place, one.member_id) != one.member_id:
                     raise Violation(f"{place} is owned by {owners[place]} and {one.member_id}")
         self._list()
+        written = replayed.consumer_groups().get(_GROUP)
+        if written is not None and self._shard().consumers.find(_GROUP) is not None:
+            self._describe(written)
+
+    def _describe(self, written: dict[str, Any]) -> None:
+        """Compares the description of the group with its log."""
+        row = describe(self._world, _GROUP)[0]
+        votes = [member["assignor"] for member in written["members"].values()]
+        state, currents = "Reconciling", written["currents"]
+        if not written["members"]:
+            state = "Empty"
+        elif written["epoch"]["epoch"] > written["target_epoch"]:
+            state = "Assigning"
+        elif all(
+            name in currents and (currents[name]["state"], currents[name]["epoch"]) == (0, written["target_epoch"])
+            for name in written["members"]
+        ):
+            state = "Stable"
+        expected: dict[str, Any] = {
+            "": (
+                state,
+                written["epoch"]["epoch"],
+                written["target_epoch"],
+                max(("uniform", "range"), key=votes.count),
+            )
+        }
+        for name, member in written["members"].items():
+            current = currents.get(name, {"epoch": 0, "assigned": set()})
+            expected[name] = (
+                (member["instance"], current["epoch"], sorted(member["topics"]), member["regex"] or ""),
+                0 if member["classic"] else 1,
+                self._named_places(current["assigned"]),
+                self._named_places(written["targets"].get(name, set())),
+            )
+        found: dict[str, Any] = {"": (row.group_state, row.group_epoch, row.assignment_epoch, row.assignor_name)}
+        for each in row.members:
+            names = each.subscribed_topic_names, each.subscribed_topic_regex or ""
+            found[each.member_id] = (
+                (each.instance_id, each.member_epoch, *names),
+                each.member_type,
+                _described(each.assignment),
+                _described(each.target_assignment),
+            )
+        if found != expected:
+            raise Violation(f"ConsumerGroupDescribe says {found}, the log says {expected}")
+
+    def _named_places(self, places: Iterable[tuple[bytes, int]]) -> set[tuple[str, int]]:
+        topics = ((self._world.topic_view.find_id(topic_id), index) for topic_id, index in places)
+        return {(topic.name, index) for topic, index in topics if topic is not None}
 
     def _list(self) -> None:
         everything = {row.group_id: row for row in self._world.list().response.groups}
@@ -266,7 +423,7 @@ class GroupExplorer:
         """Lets everybody join and settle: each partition has one owner, and shares are equal."""
         self._world.topics.update({"orders": 7, "bills": 3})
         for one in self._consumers:
-            one.subscribe(("orders",))
+            one.subscribe(("orders",), "")
         for _ in range(60):
             self._beat()
             self._world.pass_ms(1_000)
@@ -281,3 +438,7 @@ class GroupExplorer:
             raise Violation(
                 f"{len(self._consumers)} and {len(self._classic)} live, members are {sorted(group.members)}"
             )
+
+
+def _described(assignment: Any) -> set[tuple[str, int]]:
+    return {(row.topic_name, index) for row in assignment.topic_partitions for index in row.partitions}

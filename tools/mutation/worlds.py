@@ -20,8 +20,11 @@ from typing import NamedTuple
 
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.classic_explorer import ClassicExplorer
 from tests.support.controller_explorer import ControllerExplorer
 from tests.support.group_explorer import GroupExplorer
+from tests.support.offset_explorer import OffsetExplorer
+from tests.support.transaction_explorer import TransactionExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
@@ -86,6 +89,21 @@ def _controller(seed: int) -> Found:
     return None
 
 
+def _classic(seed: int) -> Found:
+    ClassicExplorer(seed).run()
+    return None
+
+
+def _offsets(seed: int) -> Found:
+    OffsetExplorer(seed).run()
+    return None
+
+
+def _txn_coordinator(seed: int) -> Found:
+    TransactionExplorer(seed).run()
+    return None
+
+
 def _replication(seed: int) -> Found:
     return replication_explorer.explore(seed).problem
 
@@ -143,6 +161,9 @@ KINDS: dict[str, Kind] = {
     "log": Kind(_log, 60),
     "coordinator": Kind(_coordinator, 40),
     "controller": Kind(_controller, 40),
+    "classic group": Kind(_classic, 60),
+    "offsets": Kind(_offsets, 40),
+    "transaction coordinator": Kind(_txn_coordinator, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),

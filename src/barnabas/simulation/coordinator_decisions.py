@@ -29,22 +29,6 @@ def _refuse(code: ErrorCode) -> None:
 
 # -- transactions
 
-#: The compared fields of an image: state, producer id, epoch, last epoch, next and previous producer id.
-_Image = tuple[TxnState, int, int, int, int, int]
-
-
-def _fields(image: Any, *_: Any) -> _Image | None:
-    if image is None:
-        return None
-    return (
-        image.state,
-        image.producer_id,
-        image.producer_epoch,
-        image.last_producer_epoch,
-        image.next_producer_id,
-        image.previous_producer_id,
-    )
-
 
 def _check(image: Any, producer: Any) -> None:
     if producer.producer_id != image.producer_id:
@@ -59,14 +43,21 @@ def _verified(image: Any, producer: Any) -> None:
         _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def _decision(image: Any, commit: bool, version: int, new_id: int | None) -> _Image:
+def _decision(image: Any, commit: bool, version: int, wall_ms: int, new_id: int | None) -> Any:
     """Returns the decided transaction: in version 2 each end raises the epoch."""
-    state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
-    epoch, last, following = image.producer_epoch, image.last_producer_epoch, _NONE
-    if version >= 2:
-        epoch, last = min(epoch + 1, _LAST), epoch
-        following = _NONE if new_id is None else new_id
-    return state, image.producer_id, epoch, last, following, image.previous_producer_id
+    decided = image._replace(
+        state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
+        updated_ms=wall_ms,
+        client_version=version if version >= 2 else 0,
+        next_producer_id=_NONE,
+    )
+    if version < 2:
+        return decided
+    return decided._replace(
+        producer_epoch=min(image.producer_epoch + 1, _LAST),
+        last_producer_epoch=image.producer_epoch,
+        next_producer_id=_NONE if new_id is None else new_id,
+    )
 
 
 def _repeats(image: Any, producer: Any) -> bool:
@@ -88,14 +79,16 @@ def _repeats(image: Any, producer: Any) -> bool:
     return False
 
 
-def _ended(image: Any, producer: Any, commit: bool, version: int, wall_ms: int, new_id: int | None) -> _Image | None:
+def _ended(image: Any, producer: Any, commit: bool, version: int, wall_ms: int, new_id: int | None) -> Any:
     if version < 2:
         _verified(image, producer)
     elif image.state in _DECIDED:
         _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_repeated = version < 2 or _repeats(image, producer)
-    if image.state is TxnState.ONGOING or (not is_repeated and not commit):
-        return _decision(image, commit, version, new_id)
+    if image.state is TxnState.ONGOING:
+        return _decision(image, commit, version, wall_ms, new_id)
+    if not is_repeated and not commit:
+        return _decision(image._replace(start_ms=wall_ms), False, version, wall_ms, new_id)
     outcome = {TxnState.COMPLETE_COMMIT: True, TxnState.COMPLETE_ABORT: False}.get(image.state)
     if not is_repeated or outcome is not commit:
         _refuse(ErrorCode.INVALID_TXN_STATE)
@@ -104,7 +97,7 @@ def _ended(image: Any, producer: Any, commit: bool, version: int, wall_ms: int, 
 
 def _identities(image: Any) -> Iterator[ProducerIdentity]:
     for producer_id in {image.producer_id, image.producer_id + 1, image.previous_producer_id}:
-        for epoch in {image.producer_epoch + more for more in (-1, 0, 1)} | {_LAST_OF_A_PRODUCER}:
+        for epoch in {image.producer_epoch + more for more in (-2, -1, 0, 1)} | {_LAST_OF_A_PRODUCER}:
             yield ProducerIdentity(producer_id, epoch)
 
 
@@ -120,22 +113,15 @@ def _near_ends(
                     yield other, identity, outcome, version, wall_ms, new_id
 
 
-def _with_partitions(image: Any, producer: Any, partitions: Any, version: int, wall_ms: int) -> object:
+def _with_partitions(image: Any, producer: Any, partitions: Any, version: int, wall_ms: int) -> Any:
     if image.state in _DECIDED:
         _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
     _check(image, producer)
-    all_of_them = set(image.partitions) | set(partitions)
-    if image.state is TxnState.ONGOING:
-        if len(all_of_them) == len(image.partitions):
-            return None
-        return TxnState.ONGOING, all_of_them, image.start_ms, wall_ms, version
-    return TxnState.ONGOING, all_of_them, wall_ms, wall_ms, version
-
-
-def _partitions_of(image: Any, *_: Any) -> object:
-    if image is None:
-        return None
-    return image.state, set(image.partitions), image.start_ms, image.updated_ms, image.client_version
+    all_of_them = frozenset({*image.partitions, *partitions})
+    begun = image._replace(state=TxnState.ONGOING, partitions=all_of_them, updated_ms=wall_ms, client_version=version)
+    if image.state is not TxnState.ONGOING:
+        return begun._replace(start_ms=wall_ms)
+    return begun if len(all_of_them) > len(image.partitions) else None
 
 
 def _near_partitions(image: Any, producer: Any, partitions: Any, version: int, wall_ms: int) -> Iterator[Arguments]:
@@ -145,19 +131,28 @@ def _near_partitions(image: Any, producer: Any, partitions: Any, version: int, w
                 yield image._replace(state=state), identity, added, version, wall_ms
 
 
-def _initialized(image: Any, expected: Any, timeout_ms: int, wall_ms: int, new_id: int | None) -> object:
+def _initialized(image: Any, expected: Any, timeout_ms: int, wall_ms: int, new_id: int | None) -> Any:
     epoch, last = image.producer_epoch, image.last_producer_epoch
+    empty = image._replace(
+        state=TxnState.EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        start_ms=_NONE,
+        updated_ms=wall_ms,
+        next_producer_id=_NONE,
+    )
     if new_id is not None:
         before = _NONE if expected is None else epoch
-        return TxnState.EMPTY, new_id, 0, before, _NONE, image.producer_id
-    kept = image.producer_id
+        return empty._replace(
+            producer_id=new_id, producer_epoch=0, last_producer_epoch=before, previous_producer_id=image.producer_id
+        )
     if expected is None:
-        return TxnState.EMPTY, kept, epoch + 1, _NONE, _NONE, image.previous_producer_id
+        return empty._replace(producer_epoch=epoch + 1, last_producer_epoch=_NONE)
     if epoch in (_NONE, expected.epoch):
-        return TxnState.EMPTY, kept, epoch + 1, epoch, _NONE, image.previous_producer_id
+        return empty._replace(producer_epoch=epoch + 1, last_producer_epoch=epoch)
     if expected.epoch != last:
         _refuse(ErrorCode.PRODUCER_FENCED)
-    return TxnState.EMPTY, kept, epoch, last, _NONE, image.previous_producer_id
+    return empty
 
 
 def _near_initialized(image: Any, expected: Any, timeout_ms: int, wall_ms: int, new_id: int | None) -> Iterator[Any]:
@@ -202,18 +197,28 @@ def _near_last_end(image: Any, version: int) -> Iterator[Arguments]:
                 yield image._replace(producer_epoch=epoch, state=state), other
 
 
-def _fenced(image: Any, version: int, wall_ms: int) -> _Image:
+def _fenced(image: Any, version: int, wall_ms: int) -> Any:
     """Returns the abort by the coordinator, whose epoch nobody but the coordinator has."""
     raised = image._replace(producer_epoch=min(image.producer_epoch + 1, _LAST), last_producer_epoch=_NONE)
-    return _decision(raised, False, version, None)
+    return _decision(raised, False, version, wall_ms, None)
 
 
-def _completed(image: Any, wall_ms: int) -> _Image:
-    state = TxnState.COMPLETE_COMMIT if image.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
+def _near_fenced(image: Any, version: int, wall_ms: int) -> Iterator[Arguments]:
+    for epoch in (image.producer_epoch, _LAST_OF_A_PRODUCER - 1, _LAST_OF_A_PRODUCER, _LAST):
+        for other in (0, 1, 2):
+            yield image._replace(producer_epoch=epoch), other, wall_ms
+
+
+def _completed(image: Any, wall_ms: int) -> Any:
+    done = image._replace(
+        state=TxnState.COMPLETE_COMMIT if image.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT,
+        partitions=frozenset(),
+        updated_ms=wall_ms,
+        next_producer_id=_NONE,
+    )
     if image.next_producer_id == _NONE:
-        kept = image.producer_id, image.producer_epoch, image.last_producer_epoch
-        return state, *kept, _NONE, image.previous_producer_id
-    return state, image.next_producer_id, 0, image.last_producer_epoch, _NONE, image.producer_id
+        return done
+    return done._replace(producer_id=image.next_producer_id, producer_epoch=0, previous_producer_id=image.producer_id)
 
 
 def _near_completed(image: Any, wall_ms: int) -> Iterator[Arguments]:
@@ -346,14 +351,14 @@ def _near_values(resource_type: int, change: Any, current: str | None, view: Any
 _TRANSITIONS: Final = "coordinators.transactions.transitions:"
 
 COORDINATOR_DECISIONS: Final = (
-    SecondDecision(_TRANSITIONS + "ended", _ended, _near_ends, _fields),
-    SecondDecision(_TRANSITIONS + "with_partitions", _with_partitions, _near_partitions, _partitions_of),
-    SecondDecision(_TRANSITIONS + "initialized", _initialized, _near_initialized, _fields),
+    SecondDecision(_TRANSITIONS + "ended", _ended, _near_ends),
+    SecondDecision(_TRANSITIONS + "with_partitions", _with_partitions, _near_partitions),
+    SecondDecision(_TRANSITIONS + "initialized", _initialized, _near_initialized),
     SecondDecision(_TRANSITIONS + "check_expected", _is_expected, _near_expected),
     SecondDecision(_TRANSITIONS + "needs_new_id", _needs_new_id, _near_last_epoch),
     SecondDecision(_TRANSITIONS + "end_needs_new_id", _end_needs_new_id, _near_last_end),
-    SecondDecision(_TRANSITIONS + "fenced", _fenced, shown=_fields),
-    SecondDecision(_TRANSITIONS + "completed", _completed, _near_completed, _fields),
+    SecondDecision(_TRANSITIONS + "fenced", _fenced, _near_fenced),
+    SecondDecision(_TRANSITIONS + "completed", _completed, _near_completed),
     SecondDecision(_TRANSITIONS + "verify", _verified),
     SecondDecision("coordinators.transactions.state:TxnImage.is_timed_out", _is_timed_out, _near_time_out),
     SecondDecision(

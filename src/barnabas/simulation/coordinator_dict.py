@@ -108,7 +108,7 @@ class CoordinatorDict:
         for key, value in self._values().items():
             place = _offset_place(key)
             if place is not None:
-                found[place] = _committed(value)
+                found[place] = offset_of(value)
         return found
 
     def open_offsets(self) -> set[tuple[str, str, int]]:
@@ -180,7 +180,8 @@ def _offset_place(key: bytes) -> tuple[str, str, int] | None:
     return place["group"], place["topic"], place["partition"]
 
 
-def _committed(value: bytes) -> tuple[int, int, str, int, int]:
+def offset_of(value: bytes) -> tuple[int, int, str, int, int]:
+    """Returns offset, leader epoch, metadata, commit time and expiry time."""
     body = Body(value)
     version = body.number("int16")
     body.is_flexible = version >= 4

@@ -372,5 +372,5 @@ def wrong_transactions(shard: TransactionShard, replayed: CoordinatorDict, *, is
     expected = replayed.transactions()
     if not is_loaded:
         # An id becomes known before its first record is committed.
-        found = {name: value for name, value in found.items() if name in expected or value["updated_ms"] >= 0}
+        found = {name: value for name, value in found.items() if name in expected or value["epoch"] >= 0}
     return _first_difference("the transaction of", found, expected)

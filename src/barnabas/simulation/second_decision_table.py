@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from barnabas.simulation.classic_decisions import CLASSIC_DECISIONS
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
 from barnabas.simulation.controller_decisions import CONTROLLER_DECISIONS
 from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
 from barnabas.simulation.election_decisions import ELECTION_DECISIONS
 from barnabas.simulation.feature_decisions import FEATURE_DECISIONS
+from barnabas.simulation.group_decisions import GROUP_DECISIONS
 from barnabas.simulation.isr_decisions import ISR_DECISIONS
 from barnabas.simulation.kraft_decisions import KRAFT_DECISIONS
 from barnabas.simulation.log_decisions import LOG_DECISIONS
@@ -34,23 +36,23 @@ _FREQUENT = (
 
 
 def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
-    """Returns the judge of a run, which compares all of them."""
-    frequent = [replace(row, is_frequent=True) for row in _FREQUENT]
-    return SecondDecisions(
-        (
-            *STORAGE_DECISIONS,
-            *frequent,
-            *CLUSTER_DECISIONS,
-            *COORDINATOR_DECISIONS,
-            *PARTITION_DECISIONS,
-            *PLACEMENT_DECISIONS,
-            *CONTROLLER_DECISIONS,
-            *ELECTION_DECISIONS,
-            *ISR_DECISIONS,
-            *REQUEST_DECISIONS,
-            *KRAFT_DECISIONS,
-            *FEATURE_DECISIONS,
-            *ZOOKEEPER_DECISIONS,
-        ),
-        has_costly_probes=has_costly_probes,
+    """Returns the judge of a run, which compares all of them. `has_costly_probes`: for a world that consists of
+    decisions."""
+    table = (
+        *STORAGE_DECISIONS,
+        *(replace(row, is_frequent=True) for row in _FREQUENT),
+        *CLUSTER_DECISIONS,
+        *COORDINATOR_DECISIONS,
+        *GROUP_DECISIONS,
+        *CLASSIC_DECISIONS,
+        *PARTITION_DECISIONS,
+        *PLACEMENT_DECISIONS,
+        *CONTROLLER_DECISIONS,
+        *ELECTION_DECISIONS,
+        *ISR_DECISIONS,
+        *REQUEST_DECISIONS,
+        *KRAFT_DECISIONS,
+        *FEATURE_DECISIONS,
+        *ZOOKEEPER_DECISIONS,
     )
+    return SecondDecisions(table, has_costly_probes=has_costly_probes)

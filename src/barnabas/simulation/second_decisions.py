@@ -12,9 +12,10 @@ The wrappers exist only while a run is judged. They only observe: a run is the s
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -27,9 +28,6 @@ from barnabas.simulation.simulated_cluster import Cluster
 
 #: The answer of a second decision about state that it cannot see without an effect on the run.
 UNJUDGED: Final = object()
-#: The calls of each function that are probed: the first ones, and then one of so many.
-_PROBED_AT_FIRST: Final = 15
-_PROBED: Final = 25
 #: The calls of each costly function that are compared in a cluster.
 _COMPARED_AT_FIRST: Final = 25
 _COMPARED: Final = 16
@@ -67,6 +65,8 @@ class SecondDecision:
     is_costly: bool = False
     #: Whether whole clusters call the function so often that only some of the calls are judged.
     is_frequent: bool = False
+    #: The calls that are probed: the first ones, and then one of so many.
+    probed: tuple[int, int] = (15, 25)
 
 
 def costly(*table: SecondDecision) -> tuple[SecondDecision, ...]:
@@ -124,18 +124,14 @@ class SecondDecisions:
         return [(each, name, judged) for each in loaded if vars(each).get(name) is original]
 
     def _judged(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
-        first = _PROBED_AT_FIRST // 2 if row.is_frequent else _PROBED_AT_FIRST
+        if inspect.isgeneratorfunction(original):
+            return self._judged_in_steps(original, row)
 
         @wraps(original)
         def judged(*arguments: Any, **named: Any) -> Any:
-            if not self._is_open:
+            if not self._is_open or self._is_left_out(row):
                 return original(*arguments, **named)
-            if not self._is_probing:
-                self._calls[row.target] += 1
-                if row.is_costly and self._is_left_out(self._calls[row.target]):
-                    return original(*arguments, **named)
-                if self._calls[row.target] <= first or not self._calls[row.target] % _PROBED:
-                    self._probe(row, arguments, named, original)
+            self._probe(row, arguments, named, original)
             return self._decide(row, arguments, named, original)
 
         if not row.is_frequent:
@@ -154,12 +150,41 @@ class SecondDecisions:
 
         return sometimes_judged
 
-    def _is_left_out(self, call: int) -> bool:
-        return not self._has_costly_probes and call > _COMPARED_AT_FIRST and call % _COMPARED > 0
+    def _is_left_out(self, row: SecondDecision) -> bool:
+        """Counts a call. Returns whether it is not judged, because there are too many."""
+        if self._is_probing:
+            return False
+        self._calls[row.target] += 1
+        call = self._calls[row.target]
+        is_sampled = row.is_costly and not self._has_costly_probes
+        return is_sampled and call > _COMPARED_AT_FIRST and call % _COMPARED > 0
+
+    def _judged_in_steps(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
+        """Judges what a generator returns; its steps are its caller's."""
+
+        @wraps(original)
+        def judged(*arguments: Any, **named: Any) -> Generator[Any, Any, Any]:
+            if not self._is_open or self._is_left_out(row):
+                return (yield from original(*arguments, **named))
+            self._probe(row, arguments, named, original)
+            expected = _outcome(row.expected, arguments, named)
+            try:
+                result = yield from original(*arguments, **named)
+            except _REFUSALS as refusal:
+                self._judge(row, arguments, expected, _refused(refusal))
+                raise
+            self._judge(row, arguments, expected, row.shown(result, *arguments))
+            return result
+
+        return judged
 
     def _probe(self, row: SecondDecision, arguments: Arguments, named: Any, original: Callable[..., Any]) -> None:
         """Asks the function about its limits; what it calls for that is judged, but has no probes of its own."""
-        if row.is_costly and not self._has_costly_probes:
+        if self._is_probing or (row.is_costly and not self._has_costly_probes):
+            return
+        first, interval = row.probed
+        call = self._calls[row.target]
+        if call > first // (1 + row.is_frequent) and call % interval:
             return
         self._is_probing = True
         try:
@@ -182,7 +207,10 @@ class SecondDecisions:
         self, row: SecondDecision, arguments: Arguments, named: Any, expected: Any, original: Callable[..., Any]
     ) -> None:
         try:
-            found = row.shown(original(*arguments, **named), *arguments)
+            result = original(*arguments, **named)
+            if inspect.isgenerator(result):
+                result = _finished(result)
+            found = row.shown(result, *arguments)
         except _REFUSALS as refusal:
             found = _refused(refusal)
         except Exception as error:
@@ -199,6 +227,15 @@ class SecondDecisions:
             self._problems.append(
                 Violation(f"decided otherwise: {row.target}({shown}) is {found!r}, it should be {expected!r}")
             )
+
+
+def _finished(steps: Generator[Any, Any, Any]) -> Any:
+    """Returns what a generator returns in the end."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value
 
 
 def _outcome(decide: Callable[..., Any], arguments: Arguments, named: Any) -> Any:

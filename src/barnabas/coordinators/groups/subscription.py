@@ -7,7 +7,7 @@ clients, so nothing after the topics is read.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -18,7 +18,7 @@ _HEAD = struct.Struct(">hi")
 _INT16 = struct.Struct(">h")
 
 
-def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+def subscribed_topics(metadata: Sequence[bytes]) -> frozenset[str] | None:
     """Returns all topics in these subscriptions; None if one of them is not in Kafka's format."""
     topics: set[str] = set()
     try:

@@ -437,4 +437,4 @@ class ClassicGroup:
         elif name is None:
             self.subscribed = None
         else:
-            self.subscribed = subscribed_topics(member.protocols[name] for member in self.members.values())
+            self.subscribed = subscribed_topics([member.protocols[name] for member in self.members.values()])

@@ -3,7 +3,7 @@
     uniform  as even as possible over all topics together, with as few partitions as possible moved
     range    per topic, ranges of partitions to members in order: co-partitioned topics stay together
 
-`Planner.make_target` calls them. Both depend only on subscriptions and the last target: equal inputs give equal
+`assign` calls them. Both depend only on subscriptions and the last target: equal inputs give equal
 assignments, in any process. They are generators that yield units of work.
 """
 
@@ -280,3 +280,8 @@ class _Balance:
 
 #: The assignors by the name that members request and `group.consumer.assignors` contains.
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
+
+
+def assign(assignor: str, subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Assigning:
+    """Returns the target assignment that the assignor of this name computes."""
+    return (yield from ASSIGNORS[assignor](subscribers, counts))

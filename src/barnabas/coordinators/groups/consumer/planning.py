@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable
 from typing import Final
 
-from barnabas.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
+from barnabas.coordinators.groups.consumer.assignors import Subscriber, assign
 from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
@@ -149,8 +149,8 @@ class Planner:
             if work > _MEMBERS_WORK_PER_UNIT:
                 yield 1
                 work = 0
-        assign = ASSIGNORS[self.assignor_of(group)]
-        yield from draft.put_targets(group.epoch, (yield from assign(subscribers, counts)))
+        targets_now = yield from assign(self.assignor_of(group), subscribers, counts)
+        yield from draft.put_targets(group.epoch, targets_now)
 
     def _topics_of(self, group: ConsumerGroup, member: Member) -> Generator[int, None, dict[bytes, int]]:
         """Returns the partition counts of the existing topics that the member subscribes to."""
