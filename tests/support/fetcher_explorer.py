@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.support.follower_world import BROKER_EPOCH, SELF, FollowerWorld, Limits, batch
+from tests.support.leader_explorer import Watch
 from tests.support.log_world import TOPIC_ID, encode_records
 
 from barnabas.common.errors import ErrorCode
@@ -19,7 +20,7 @@ from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition import Isolation, Partition
 from barnabas.simulation.history import Violation
 from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.storage.log import Log
@@ -100,6 +101,8 @@ class FetcherExplorer:
         self._waiting_since: int | None = None
         self._took_over: set[int] = set()
         self._gone: set[int] = set()
+        #: Consumers that wait at the followers.
+        self._readers: dict[int, Watch] = {}
         #: Answers whose records are damaged.
         self._rejected = 0
         #: The last fetch that was compared.
@@ -240,6 +243,9 @@ class FetcherExplorer:
         self._gone.discard(index)
         self._touched.add(index)
         self._followers[index] = Follower(epoch, told=told)
+        if index not in self._readers:
+            reader = self._readers[index] = Watch()
+            self._world.partitions[index].watch(reader, Isolation.READ_UNCOMMITTED)
 
     def _change(self) -> None:
         index = self._random.randrange(_PARTITIONS)
@@ -355,6 +361,9 @@ class FetcherExplorer:
             session_id=900 if keeps else 0,
             responses=[FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=rows)],
         )
+        before = {index: self._world.partitions[index].high_watermark for index, _ in expected}
+        for reader in self._readers.values():
+            reader.sizes.clear()
         faults, asked = len(self._world.faults), len(self._world.channel.requested) - 1
         self._reply(response)
         lookups = 0
@@ -364,6 +373,10 @@ class FetcherExplorer:
             log = partition.log
             found = (log.log_end_offset, log.log_start_offset, partition.high_watermark)
             self._check(f"the log of {index} after an answer", found, state)
+            told = self._readers[index].sizes
+            is_more = partition.high_watermark > before[index]
+            self._check("whether readers learn of more", bool(told) or not is_more, True)
+            self._check("what readers learn", [each for each in told if each < 0], [])
             if paused:
                 self._pause(follower)
             follower.is_fenced |= fenced
@@ -402,13 +415,13 @@ class FetcherExplorer:
         epoch, epoch_end = log.epoch_end(last_epoch)
         if last_epoch >= 0 and epoch >= 0 and end >= log.start and (epoch < last_epoch or epoch_end < end):
             return self._diverging(row, own, epoch, epoch_end, is_old)
-        if not log.start <= end <= log.end:
+        if not log.start <= end <= log.end or (last_epoch >= 0 and epoch < 0 and log.batches):
             row.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             return row, (unchanged, not is_old, False, 0 if is_old else 1)
-        if any(base < end < base + count for _, base, count in log.batches) and not is_old:
+        wanted = [each for each in log.batches if each[1] + each[2] > end][: self._random.randint(0, 3)]
+        if wanted and wanted[0][1] < end and start < end and not is_old:
             row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return row, (unchanged, True, False, 0)
-        wanted = [each for each in log.batches if each[1] >= end][: self._random.randint(0, 3)]
         row.records = b"".join(batch(base, count, epoch=epoch) for epoch, base, count in wanted)
         if self._random.random() < 0.5:
             row.records = memoryview(row.records)
@@ -416,11 +429,13 @@ class FetcherExplorer:
             return row, (unchanged, False, False, 0)
         if wanted and self._random.random() < 0.05:
             row.records = bytes(row.records[:-1]) + bytes([row.records[-1] ^ 1])
-            if len(wanted) == 1:
+            if len(wanted) == 1 and wanted[0][1] >= end:
                 self._rejected += 1
                 return row, (unchanged, True, False, 0)
             row.records = b"".join(batch(base, count, epoch=epoch) for epoch, base, count in wanted)
         if wanted:
+            if wanted[0][1] < end:
+                start = committed = wanted[0][1]  # A client has deleted a part of the leader's first batch.
             end = wanted[-1][1] + wanted[-1][2]
             self._own[index] += wanted
         committed = max(committed, min(log.committed, end))

@@ -8,6 +8,7 @@ replicas) run beside it, each against a list.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -82,6 +83,9 @@ class Model:
     begin: int
     followers: dict[int, Seen]
     proposed: tuple[int, ...] | None = None
+    #: The leader's end and (broker, end, lag) of each replica that the proposal moves.
+    reason: tuple[int, list[tuple[int, int, int]]] | None = None
+    is_told: bool = False
     waiters: list[tuple[int, int]] = field(default_factory=list)
     ended: list[tuple[int, ErrorCode]] = field(default_factory=list)
 
@@ -109,6 +113,8 @@ class LeaderExplorer:
         self._sent: dict[int, tuple[Model, tuple[int, ...]]] = {}
         self._counts = [0, 0, 0]
         self._events: list[str] = []
+        #: Whether the controller accepts everything.
+        self._is_kind = False
 
     def run(self) -> None:
         with second_decisions().judging():
@@ -171,6 +177,12 @@ class LeaderExplorer:
             index = self._random.randrange(2)
             self._random.choice(steps)(index)
             self._settle(index)
+        self._is_kind = True
+        for _ in range(40):
+            self._host.time.run_for(2_001)
+            self._requests()
+            self._answer(0)
+        self._check("proposals without an end", [model.proposed for model in self._models], [None, None])
         for partition, model in zip(self._partitions, self._models, strict=True):
             partition.become_follower(PartitionImage(model.replicas, (2,), 2, 99, 999))
             self._check("the role", (partition.role, partition.leadership), (Role.FOLLOWER, None))
@@ -218,6 +230,17 @@ class LeaderExplorer:
                 if offset <= self._hw[index]:
                     model.ended.append((number, ErrorCode.NONE))
             model.waiters = [each for each in model.waiters if each[0] > self._hw[index]]
+
+    def _propose(self, index: int, isr: tuple[int, ...], end: int) -> None:
+        model = self._models[index]
+        model.proposed, model.is_told = isr, False
+        moved = [each for each in model.isr if each not in isr] + [each for each in isr if each not in model.isr]
+        rows = []
+        for each in moved:
+            seen = model.followers[each]
+            lag_ms = self.now_ms() - seen.caught_up_ms
+            rows.append((each, seen.leo, lag_ms if 0 <= lag_ms < 1 << 60 else -1))
+        model.reason = end, rows
 
     def _settle(self, index: int) -> None:
         """Compares a partition with its model."""
@@ -292,7 +315,7 @@ class LeaderExplorer:
         seen.leo, seen.start, seen.epoch, seen.fetched_ms, seen.leader_leo = offset, start, epoch, self.now_ms(), end
         if replica not in model.isr and model.proposed is None and offset >= max(before, model.begin):
             if self.may_join(replica, epoch, b""):
-                model.proposed = (*model.isr, replica)
+                self._propose(index, (*model.isr, replica), end)
         self._advance(index)
         if self._hw[index] > before:
             told = (len(end_watch.sizes), end_watch.notes - notes)
@@ -326,7 +349,7 @@ class LeaderExplorer:
         late = {each for each, seen in model.followers.items() if not self._is_near(seen, end)}
         kept = tuple(each for each in model.isr if each not in late)
         if model.proposed is None and kept != model.isr:
-            model.proposed = kept
+            self._propose(index, kept, end)
         else:
             self._advance(index)
 
@@ -385,6 +408,9 @@ class LeaderExplorer:
         """Each request names the proposals that exist, with the epochs of their members."""
         self._host.time.run_for(0)
         self._check("requests at a time", len(self._asked) <= 1, True)
+        if not self._asked:
+            untold = [model for model in self._models if model.proposed is not None and not model.is_told]
+            self._check("proposals that nobody was told", untold, [])
         if not self._asked or self._sent:
             return
         request, _ = self._asked[0]
@@ -400,6 +426,11 @@ class LeaderExplorer:
                 self._check("a proposal", members, epochs)
                 found = (topic.topic_id, row.leader_epoch, row.partition_epoch, row.leader_recovery_state)
                 self._check("its epochs", found, (TOPIC_ID, model.leader_epoch, model.partition_epoch, 0))
+                ((tag, data),) = row.unknown_tags
+                own_end, rest = struct.unpack_from(">q", data)[0], data[8:]
+                reason = own_end, list(struct.iter_unpack(">iqq", rest))
+                self._check("the reason", (tag, reason), (8_192, model.reason))
+                model.is_told = True
                 self._sent[row.partition_index] = (model, model.isr)
 
     def _epoch_in(self, model: Model, replica: int) -> int:
@@ -412,13 +443,15 @@ class LeaderExplorer:
         _, reply = self._asked.pop()
         sent, self._sent = self._sent, {}
         rows, late = [], []
-        whole = self._random.choice((None, *_FAILED, *_WITHDRAWN)) if self._random.random() < 0.3 else ErrorCode.NONE
+        whole: ErrorCode | None = ErrorCode.NONE
+        if not self._is_kind and self._random.random() < 0.3:
+            whole = self._random.choice((None, *_FAILED, *_WITHDRAWN))
         again = False
         for index, (model, isr_before) in sent.items():
             is_current = self._models[index] is model and model.proposed is not None
             code = whole
             if whole is ErrorCode.NONE:
-                code = self._random.choice((0, 0, 0, *_WITHDRAWN, *_OVERTAKEN[:1], *_FAILED))
+                code = 0 if self._is_kind else self._random.choice((0, 0, 0, *_WITHDRAWN, *_OVERTAKEN, *_FAILED))
                 epoch = model.partition_epoch + self._random.choice((1, 1, 0))
                 isr = model.proposed or model.isr
                 row = AlterPartitionResponse.PartitionData(partition_index=index, error_code=code)
