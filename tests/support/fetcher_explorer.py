@@ -471,6 +471,8 @@ class FetcherExplorer:
                 last = before[-1]
                 own_end = ends[last + 1][1] if last + 1 < len(ends) else log.log_end_offset
                 target = min(own_end, epoch_end) if ends[last][0] == epoch else own_end
+            elif ends:
+                target = min(ends[0][1], epoch_end)  # Everything here is of later epochs.
         target = max(target, 0)
         end = self._whole(index, min(target, log.log_end_offset))
         start = min(log.log_start_offset, end)
