@@ -53,9 +53,10 @@ class MoveExplorer:
 
     def _run(self) -> None:
         random = self._random
-        self._world = made = world(0, cleanup_policy="delete")
-        self._produce(random.choice((0, 3, 40)))
+        self._world = made = world(0, cleanup_policy="delete", internal_segment_bytes=random.choice(("4096", "9000")))
+        self._produce(random.choice((0, 3, 40, 120)))
         steps = [self._move, self._move, self._write, self._write, self._delete, self._pass_time, self._limit, self._wrong]
+        steps += [self._restart]
         for _ in range(_STEPS):
             random.choice(steps)()
             self._compare()
@@ -76,12 +77,13 @@ class MoveExplorer:
 
     def _produce(self, count: int) -> None:
         for first in range(0, count, 10):
-            values = [b"%d-%d" % (len(self._values), place) for place in range(min(10, count - first))]
+            size = self._random.choice((1, 30, 300))
+            values = [b"%d-%d" % (len(self._values), place) + b"v" * size for place in range(min(10, count - first))]
             self._world.produce(*values)
             self._values += values
 
     def _write(self) -> None:
-        self._produce(self._random.choice((1, 5, 30)))
+        self._produce(self._random.choice((1, 5, 30, 60)))
 
     def _compare(self) -> None:
         made = self._world
@@ -108,7 +110,8 @@ class MoveExplorer:
         if future.log_end_offset > future.log_start_offset:
             copied = [header.base_offset for header, _ in future.batches(future.log_start_offset, 1 << 20)]
             whole = [header.base_offset for header, _ in log.batches(max(log.log_start_offset, copied[0]), 1 << 20)]
-            self._check("the copied batches", [each for each in copied if each >= whole[0]], whole[: len(copied)])
+            shared = [each for each in copied if whole and each >= whole[0]]
+            self._check("the copied batches", shared, whole[: len(shared)])
 
     def _move(self) -> None:
         directory = self._random.choice(DIRS)
@@ -137,6 +140,17 @@ class MoveExplorer:
 
     def _pass_time(self) -> None:
         self._world.run(self._random.choice((1, 3, 10, 50, 1_000)))
+
+    def _restart(self) -> None:
+        """Restarts the broker: a move continues where it was, and a copy is never taken for another one."""
+        running = bool(tuple(self._world.broker.replicas.moves))
+        if self._random.random() < 0.5:
+            self._world.restart()
+        else:
+            self._world.run(70_000)  # The log start offsets are in their checkpoint.
+            self._world.restart(clean=False)
+        if running and self._world.root != self._target:
+            self._check("whether a move continues", list(self._world.broker.replicas.moves), [ORDERS])
 
     def _limit(self) -> None:
         rate = self._random.choice((1, 2_000, (1 << 63) - 1))
