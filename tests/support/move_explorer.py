@@ -151,6 +151,7 @@ class MoveExplorer:
             self._world.restart(clean=False)
         if running and self._world.root != self._target:
             self._check("whether a move continues", list(self._world.broker.replicas.moves), [ORDERS])
+        self._world.run(500)  # The broker leads again.
 
     def _limit(self) -> None:
         rate = self._random.choice((1, 2_000, (1 << 63) - 1))
