@@ -151,7 +151,12 @@ class MoveExplorer:
             self._world.restart(clean=False)
         if running and self._world.root != self._target:
             self._check("whether a move continues", list(self._world.broker.replicas.moves), [ORDERS])
-        self._world.run(500)  # The broker leads again.
+        for _ in range(200):
+            partition = self._world.broker.replicas.find(*ORDERS)
+            if partition is not None and partition.leadership is not None:
+                return
+            self._world.run(100)
+        raise Violation("moves: a restarted broker does not lead again")
 
     def _limit(self) -> None:
         rate = self._random.choice((1, 2_000, (1 << 63) - 1))

@@ -20,7 +20,11 @@ from typing import NamedTuple
 
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.broker_explorer import BrokerExplorer
+from tests.support.fetcher_explorer import FetcherExplorer
 from tests.support.group_explorer import GroupExplorer
+from tests.support.leader_explorer import LeaderExplorer
+from tests.support.move_explorer import MoveExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
@@ -71,6 +75,26 @@ def _files(seed: int) -> Found:
 
 def _coordinator(seed: int) -> Found:
     GroupExplorer(seed).run()
+    return None
+
+
+def _answers(seed: int) -> Found:
+    BrokerExplorer(seed).run()
+    return None
+
+
+def _fetcher(seed: int) -> Found:
+    FetcherExplorer(seed).run()
+    return None
+
+
+def _leader(seed: int) -> Found:
+    LeaderExplorer(seed).run()
+    return None
+
+
+def _moves(seed: int) -> Found:
+    MoveExplorer(seed).run()
     return None
 
 
@@ -129,6 +153,10 @@ KINDS: dict[str, Kind] = {
     "zookeeper": Kind(_zookeeper, 12),
     "files": Kind(_files, 60),
     "coordinator": Kind(_coordinator, 40),
+    "answers": Kind(_answers, 24),
+    "fetcher": Kind(_fetcher, 24),
+    "leader": Kind(_leader, 24),
+    "moves": Kind(_moves, 16),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),
