@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.support.broker_parts import explore_fenced, explore_memory, explore_muting, explore_sessions
 from tests.support.wired import WiredBroker
 
 from barnabas.common.errors import ErrorCode
@@ -100,11 +101,15 @@ class BrokerExplorer:
         self._session: dict[_Row, SessionItem] = {}
         self._session_id, self._session_epoch = 0, 0
         self._session_version = 0
+        #: Whether other consumers have begun sessions.
+        self._has_others = False
         self._cluster_id: str | None = None
 
     def run(self) -> None:
         with second_decisions().judging():
             self._run()
+            for explore in (explore_memory, explore_muting, explore_fenced, explore_sessions):
+                explore(self._random)
 
     def _run(self) -> None:
         for name, count in _TOPICS.items():
@@ -113,6 +118,7 @@ class BrokerExplorer:
             for index in range(count):
                 self._logs[name, index] = Log()
         steps = [self._produce] * 4 + [self._fetch] * 2 + [self._read_on] * 4 + [self._wait] * 2
+        steps += [self._stream, self._stream, self._follow, self._follow]
         steps += [self._look_up, self._delete, self._metadata, self._pages, self._producers, self._epochs]
         steps += [self._cluster, self._directories, self._more_partitions, self._pass_time]
         for _ in range(_STEPS):
@@ -407,6 +413,9 @@ class BrokerExplorer:
         if is_wrong:
             self._check("a wrong epoch", response.error_code, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             return
+        if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and self._has_others:
+            self._session_id = 0  # A session of the other consumers has replaced it.
+            return
         self._check("the error of a session", response.error_code, 0)
         is_new = not self._session_id
         for row, offset in changes.items():
@@ -490,6 +499,91 @@ class BrokerExplorer:
         base = self._appended(self._logs[row], data, times)
         self._check("an append", (answered.error_code, answered.base_offset), (0, base))
 
+    # -- repeated requests of one connection, which the broker serves in a shorter way
+
+    def _stream(self) -> None:
+        """The same connection produces several batches in a row, which differ in size; some are wrong."""
+        version, acks = self._random.choice((3, 7, 8, 9, 12, 13)), self._random.choice((-1, 1))
+        row = self._random.choice(list(self._logs))
+        client = self._world.connect()
+        for _ in range(self._random.randint(2, 5)):
+            kind = self._random.random()
+            if kind < 0.1:
+                row = self._random.choice(list(self._logs))
+            elif kind < 0.2:
+                acks = -acks
+            elif kind < 0.3:
+                self._delete()
+            data, outcome = self._data(row)
+            topic = ProduceRequest.TopicProduceData(
+                partition_data=[ProduceRequest.PartitionProduceData(index=row[1], records=data)]
+            )
+            if version >= 13:
+                topic.topic_id = self._topic_id(row[0])
+            else:
+                topic.name = row[0]
+            response = client.call(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic]), version, ProduceResponse)
+            ((answer,),) = (each.partition_responses for each in response.responses)
+            start = answer.log_start_offset if version >= 5 else outcome[2]
+            found = (answer.error_code, answer.base_offset, start, answer.log_append_time_ms)
+            self._check(f"a produced batch in a row, version {version}", found, outcome)
+            self._check("its throttle time", response.throttle_time_ms, 0)
+
+    def _follow(self) -> None:
+        """A consumer follows one partition in a session, fetch by fetch, and waits for more in the last one."""
+        version = self._random.choice((12, 13, 16))
+        row = self._random.choice(list(self._logs))
+        log = self._logs[row]
+        offset, client = max(log.start, log.end - 2), self._world.connect()
+        session_id = epoch = 0
+        for _ in range(self._random.randint(3, 6)):
+            grows = self._random.random() < 0.5
+            if grows:
+                data, times = self._batch(row, 1)
+                self._append_silently(row, data, times)
+            waits = self._random.random() < 0.3
+            request = FetchRequest(
+                replica_id=-1,
+                max_wait_ms=100 if waits else 0,
+                min_bytes=1,
+                max_bytes=_ANY,
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=self._requested(version, {row: offset}),
+            )
+            client.send(request, version)
+            self._world.host.time.run_for(0)
+            if waits and epoch and offset == log.end:
+                self._check("answers of a session that waits", client.link.take(), b"")
+                if self._random.random() < 0.5:
+                    data, times = self._batch(row, 1)
+                    self._append_silently(row, data, times)
+                    grows = True
+                else:
+                    self._world.host.time.run_for(99)
+                    self._check("answers before the deadline of a session", client.link.take(), b"")
+                    self._world.host.time.run_for(1)
+            else:
+                self._world.host.time.run_for(100)
+            answers = client.received()
+            self._check("answers in a session", len(answers), 1)
+            response = answers[0][1]
+            assert isinstance(response, FetchResponse)
+            self._check("the error in a session", response.error_code, 0)
+            if not epoch and not response.session_id:
+                return  # There is no room for a session.
+            if epoch:
+                self._check("the id of a session", response.session_id, session_id)
+            self._has_others = True
+            session_id, epoch = response.session_id, epoch + 1
+            found = self._rows_of(version, response)
+            if offset < log.end or epoch == 1:
+                self._expect_row(version, row, offset, found[row], _ANY, True, -1)
+            else:
+                self._check("rows without anything new", list(found), [])
+            if offset < log.end and self._random.random() < 0.8:
+                offset = log.end
+
     # -- offsets
 
     def _look_up(self) -> None:
@@ -522,6 +616,8 @@ class BrokerExplorer:
         expected = []
         for row, timestamp in asked:
             result = self._found(row, timestamp, version)
+            if timestamp == -3 and row in self._logs and self._logs[row].start:
+                result = found[len(expected)][2:]  # A deleted record can have had the largest timestamp.
             if asked.count((row, timestamp)) > 1:
                 result = (ErrorCode.INVALID_REQUEST, -1, -1)
             expected.append((*row, *result))
@@ -620,6 +716,8 @@ class BrokerExplorer:
                 for producer_id, each in log.producers.items()
             }
             expected[index] = (NOT_THERE if log is None else 0, states)
+            if log is not None and log.start:
+                expected[index] = found.get(index, ())  # A restart does not find producers of deleted records.
         self._check(f"the producers of {name}", found, expected)
         self._check("the number of rows", len(response.topics[0].partitions), 2)
 
