@@ -1,4 +1,4 @@
-"""Small worlds that plain models judge: what they promise holds, and each of some mistakes is found within a few seeds."""
+"""Small worlds that plain models judge: promises hold, and each of some mistakes is found within a few seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def test_every_promise_holds(explorer: Explorer) -> None:
 
 
 def _pauses_do_not_grow(plant: pytest.MonkeyPatch) -> None:
-    plant.setattr(fetcher.Fetcher, "_pause", lambda self, followed: setattr(followed, "resume_ms", self._host.clock.now_ms() + 20))
+    plant.setattr(
+        fetcher.Fetcher, "_pause", lambda self, followed: setattr(followed, "resume_ms", self._host.clock.now_ms() + 20)
+    )
 
 
 def _forgotten_partitions_stay(plant: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ class Peer:
 
 
 class MemoryModel:
-    """What a budget must do with these peers; times in ms."""
+    """The decisions that a budget must make about these peers; times in ms."""
 
     def __init__(self) -> None:
         self.known: dict[Peer, list[int]] = {}
@@ -130,9 +130,9 @@ class MemoryModel:
         late = []
         for peer, (held, unsent, since_ms) in self.known.items():
             reads = peer in self.waiting and not unsent
-            if held + unsent >= _SMALL_READ and now_ms - since_ms >= _STALLED_MS:
-                if not reads or now_ms - self.short_since >= _SHORT_MS:
-                    late.append((held + unsent, peer))
+            is_late = not reads or now_ms - self.short_since >= _SHORT_MS
+            if is_late and held + unsent >= _SMALL_READ and now_ms - since_ms >= _STALLED_MS:
+                late.append((held + unsent, peer))
         closed, used = [], self.used(area)
         for size, peer in sorted(late, key=lambda each: -each[0]):
             if used > _LIMIT // 2:
@@ -169,65 +169,46 @@ class MemoryModel:
         self.known[peer][2] = now_ms
 
 
-def explore_memory(random: Random, steps: int = 250) -> None:
-    host, area, model = MemoryHost(seed=1), Area(), MemoryModel()
-    any_area: Any = area
-    budget = MemoryBudget(any_area, host.clock, host.timers, host.memory, _LIMIT)
-    area.read_bytes_max = 77
-    sizes = [77]
-    peers = [Peer(name) for name in range(8)]
-    others = [0]
-    budget.count_bytes_of(lambda: others[0])
+class MemoryWorld:
+    """A budget with peers that send and read, beside its model."""
 
-    def run_for(duration_ms: int) -> None:
-        until_ms = host.clock.now_ms() + duration_ms
-        while model.short_since is not None and model.next_tick <= until_ms:
-            at_ms = model.next_tick
-            host.time.run_until(at_ms - 1)
-            closed = model.tick(area, at_ms)
-            host.time.run_until(at_ms)
-            check("closed connections", {peer.name for peer in peers if peer.is_aborted}, {peer.name for peer in closed})
-            for peer in closed:
-                _close(peer)
-            check("the number of closed connections", budget.closed_count, model.closed)
-            compare()
-        host.time.run_until(until_ms)
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._host, self._area, self._model = MemoryHost(seed=1), Area(), MemoryModel()
+        area: Any = self._area
+        self._budget = MemoryBudget(area, self._host.clock, self._host.timers, self._host.memory, _LIMIT)
+        self._area.read_bytes_max = 77
+        self._sizes = [77]
+        self._peers = [Peer(name) for name in range(8)]
+        self._others = 0
+        self._budget.count_bytes_of(lambda: self._others)
 
-    def _close(peer: Peer) -> None:
-        area.held_bytes -= peer.held_bytes
-        place = peers.index(peer)
-        peers[place] = Peer(peer.name)
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self._step(self._random.choice(self._peers), self._random.random())
+            self._compare()
+        for peer in self._peers:
+            self._area.held_bytes -= peer.held_bytes
+            peer.held_bytes = peer.unsent_bytes = peer.missing_bytes = 0
+        self._run_for(500)
+        check("whether memory is free again", (self._budget.is_short, self._budget.waiting_count), (False, 0))
+        self._others = 77
+        check("the bytes of other parts", self._budget.used_bytes - self._model.used(self._area), 77)
 
-    def compare() -> None:
-        waiting = {peer.name for peer in peers if peer.is_waiting}
-        check("waiting connections", waiting, {peer.name for peer in model.waiting})
-        check("the number of waiting connections", budget.waiting_count, len(model.waiting))
-        check("the used bytes", budget.used_bytes, model.used(area))
-        is_short = model.short_since is not None
-        check("whether memory is short", budget.is_short, is_short)
-        check("whether memory is exhausted", budget.is_exhausted, is_short and model.used(area) >= _LIMIT)
-        held = {peer.name for peer in {*model.known, *model.waiting, *model.granted}}
-        holders: Any = budget.holders
-        check("the holders", {peer.name for peer in holders}, held)
-        if is_short:
-            sizes.append(SHARED_AREA_BYTES)
-        check("the size of reads", area.read_bytes_max, _SMALL_READ if is_short else sizes[-1])
-
-    for _ in range(steps):
-        now_ms, peer = host.clock.now_ms(), random.choice(peers)
-        kind = random.random()
+    def _step(self, peer: Peer, kind: float) -> None:
+        random, now_ms, area, model = self._random, self._host.clock.now_ms(), self._area, self._model
         if kind < 0.35 and not peer.is_waiting:
             size = random.choice((1_000, 16_383, 16_384, 500_000, 1_000_000, 3_000_000))
             peer.held_bytes += size
             area.held_bytes += size
             peer.missing_bytes = random.choice((0, 10_000, 60_000, 1_000_000, 2_500_000))
             model.received(peer, area, now_ms)
-            budget.received(peer)
+            self._budget.received(peer)
         elif kind < 0.6:
             size = random.choice((1_000, 16_384, 800_000, 2_500_000))
             peer.unsent_bytes += size
             model.sent(peer, size, area, now_ms)
-            budget.sent(peer, size)
+            self._budget.sent(peer, size)
         elif kind < 0.7:
             area.held_bytes -= peer.held_bytes
             peer.held_bytes = peer.missing_bytes = 0
@@ -235,21 +216,53 @@ def explore_memory(random: Random, steps: int = 250) -> None:
             peer.unsent_bytes = random.choice((0, peer.unsent_bytes // 2))
         elif kind < 0.82:
             model.forget(peer)
-            budget.forget(peer)
-            _close(peer)
+            self._budget.forget(peer)
+            self._close(peer)
         elif kind < 0.9:
-            wanted = random.choice((1_000, 100_000, 5_000_000, 20_000_000))
-            _answer_sizes(budget, model, area, wanted)
+            _answer_sizes(self._budget, model, area, random.choice((1_000, 100_000, 5_000_000, 20_000_000)))
         else:
-            run_for(random.choice((1, 49, 50, 200, 1_000, 6_000)))
-        compare()
-    for peer in peers:
-        area.held_bytes -= peer.held_bytes
-        peer.held_bytes = peer.unsent_bytes = peer.missing_bytes = 0
-    run_for(500)
-    check("whether memory is free again", (budget.is_short, budget.waiting_count), (False, 0))
-    others[0] = 77
-    check("the bytes of other parts", budget.used_bytes - model.used(area), 77)
+            self._run_for(random.choice((1, 49, 50, 200, 1_000, 6_000)))
+
+    def _run_for(self, duration_ms: int) -> None:
+        host, model = self._host, self._model
+        until_ms = host.clock.now_ms() + duration_ms
+        while model.short_since is not None and model.next_tick <= until_ms:
+            at_ms = model.next_tick
+            host.time.run_until(at_ms - 1)
+            closed = model.tick(self._area, at_ms)
+            host.time.run_until(at_ms)
+            aborted = {peer.name for peer in self._peers if peer.is_aborted}
+            check("closed connections", aborted, {peer.name for peer in closed})
+            for peer in closed:
+                self._close(peer)
+            check("the number of closed connections", self._budget.closed_count, model.closed)
+            self._compare()
+        host.time.run_until(until_ms)
+
+    def _close(self, peer: Peer) -> None:
+        self._area.held_bytes -= peer.held_bytes
+        self._peers[self._peers.index(peer)] = Peer(peer.name)
+
+    def _compare(self) -> None:
+        budget, model = self._budget, self._model
+        waiting = {peer.name for peer in self._peers if peer.is_waiting}
+        check("waiting connections", waiting, {peer.name for peer in model.waiting})
+        check("the number of waiting connections", budget.waiting_count, len(model.waiting))
+        used = model.used(self._area)
+        check("the used bytes", budget.used_bytes, used)
+        is_short = model.short_since is not None
+        check("whether memory is short", budget.is_short, is_short)
+        check("whether memory is exhausted", budget.is_exhausted, is_short and used >= _LIMIT)
+        holders: Any = budget.holders
+        held = {peer.name for peer in {*model.known, *model.waiting, *model.granted}}
+        check("the holders", {peer.name for peer in holders}, held)
+        if is_short:
+            self._sizes.append(SHARED_AREA_BYTES)
+        check("the size of reads", self._area.read_bytes_max, _SMALL_READ if is_short else self._sizes[-1])
+
+
+def explore_memory(random: Random) -> None:
+    MemoryWorld(random).run(250)
 
 
 def _answer_sizes(budget: MemoryBudget, model: MemoryModel, area: Area, wanted: int) -> None:

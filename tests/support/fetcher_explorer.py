@@ -8,12 +8,14 @@ delete records and begin new epochs; answers are refused, late or missing; direc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
+from tests.support.fetched_portions import check_portions
+from tests.support.followed_logs import SHORTEST_PAUSE_MS, Follower, LeaderLog, Position
 from tests.support.follower_world import BROKER_EPOCH, SELF, FollowerWorld, Limits, batch
-from tests.support.leader_explorer import Watch
-from tests.support.log_world import TOPIC_ID, encode_records
+from tests.support.log_world import TOPIC_ID
+from tests.support.replica_queues import Watch
 
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.topics import PartitionImage
@@ -27,59 +29,13 @@ from barnabas.storage.log import Log
 
 _STEPS = 90
 _PARTITIONS = 4
-_SHORTEST_PAUSE_MS, _FULL_RETRY_MS, _OVERDUE_MS = 20, 250, 2_000
+_FULL_RETRY_MS, _OVERDUE_MS = 250, 2_000
 _WINDOWS, _WINDOW_MS = 11, 1_000
 _LOST = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-_Position = tuple[int, int, int, int]
-
-
-@dataclass
-class LeaderLog:
-    """The leader's log: (epoch, base offset, count) of each batch."""
-
-    batches: list[tuple[int, int, int]] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
-    committed: int = 0
-
-    def append(self, epoch: int, count: int) -> None:
-        self.batches.append((epoch, self.end, count))
-        self.end += count
-
-    def cut(self, offset: int) -> None:
-        """Removes the batches from the one with this offset on, as another leader's log that never had them."""
-        self.batches = [each for each in self.batches if each[1] + each[2] <= offset]
-        self.end = max([self.start, *(base + count for _, base, count in self.batches)])
-        self.committed = min(self.committed, self.end)
-
-    def delete_before(self, offset: int) -> None:
-        self.batches = [each for each in self.batches if each[1] + each[2] > offset]
-        self.start = offset
-
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """Returns the largest epoch up to this one, and its end; -1 if there is none."""
-        known = [each for each in self.batches if each[0] <= epoch]
-        if not known:
-            return -1, -1
-        later = [base for found, base, _ in self.batches if found > known[-1][0]]
-        return known[-1][0], min(later, default=self.end)
-
-
-@dataclass
-class Follower:
-    """What the fetcher must know of one partition."""
-
-    epoch: int
-    is_fenced: bool = False
-    is_in_sync: bool = False
-    resume_ms: int = 0
-    backoff_ms: int = _SHORTEST_PAUSE_MS
-    #: (offset, last epoch, log start offset, leader epoch) in the leader's session.
-    told: _Position | None = None
 
 
 class FetcherExplorer:
@@ -117,7 +73,7 @@ class FetcherExplorer:
             self._run()
 
     def _run(self) -> None:
-        self._portions()
+        check_portions()
         for index in range(self._random.randint(1, _PARTITIONS)):
             self._follow(index)
         self._expect_request()
@@ -159,7 +115,7 @@ class FetcherExplorer:
         wait_ms = self._throttled_ms() if index in self._listed and not follower.is_in_sync else 0
         return self._now_ms + wait_ms if wait_ms else 0
 
-    def _position(self, index: int, follower: Follower) -> _Position:
+    def _position(self, index: int, follower: Follower) -> Position:
         log = self._world.partitions[index].log
         epochs = log.epochs.latest_epoch
         return log.log_end_offset, epochs, log.log_start_offset, follower.epoch
@@ -172,7 +128,7 @@ class FetcherExplorer:
             return
         self._world.run()
         is_full = self._session[0] == 0
-        named: dict[int, _Position] = {}
+        named: dict[int, Position] = {}
         forgotten = {index for index in self._gone if not is_full}
         self._held = {}
         touched, self._touched = self._touched, set()
@@ -204,7 +160,7 @@ class FetcherExplorer:
         self._check("the time without an answer", self._world.fetcher.unanswered_ms, self._waiting_since)
         self._compare(fetches[0], named, forgotten)
 
-    def _compare(self, request: FetchRequest, named: dict[int, _Position], forgotten: set[int]) -> None:
+    def _compare(self, request: FetchRequest, named: dict[int, Position], forgotten: set[int]) -> None:
         self._compared = request
         limits = Limits()
         rows = [(topic.topic_id, row) for topic in request.topics for row in topic.partitions]
@@ -347,10 +303,10 @@ class FetcherExplorer:
         if not self._is_asking():
             return
         rows, expected = [], []
-        told = {index: follower for index, follower in self._followers.items() if follower.told is not None}
-        for index in sorted(told, key=lambda _: self._random.random()):
+        followed = {index: each for index, each in self._followers.items() if each.told is not None}
+        for index in sorted(followed, key=lambda _: self._random.random()):
             if self._random.random() < 0.7:
-                row, outcome = self._row_of(index, told[index])
+                row, outcome = self._row_of(index, followed[index])
                 rows.append(row)
                 expected.append((index, outcome))
         if self._random.random() < 0.1:
@@ -393,7 +349,7 @@ class FetcherExplorer:
         self._expect_request()
         self._answer_lookups()
 
-    def _row_of(self, index: int, follower: Follower) -> tuple[FetchResponse.PartitionData, tuple[object, ...]]:
+    def _row_of(self, index: int, follower: Follower) -> tuple[FetchResponse.PartitionData, tuple[Any, ...]]:
         """Returns a leader's answer, and what it must lead to: the log's offsets, a pause, a fence, a lookup."""
         log, own = self._logs[index], self._world.partitions[index]
         end, start, committed = own.log.log_end_offset, own.log.log_start_offset, own.high_watermark
@@ -441,7 +397,7 @@ class FetcherExplorer:
         committed = max(committed, min(log.committed, end))
         start = max(start, min(log.start, committed))
         follower.is_in_sync = end >= log.committed
-        follower.backoff_ms = _SHORTEST_PAUSE_MS
+        follower.backoff_ms = SHORTEST_PAUSE_MS
         if index in self._listed:
             self._record(len(row.records))
         return row, ((end, start, committed), False, False, 0)
@@ -454,7 +410,7 @@ class FetcherExplorer:
 
     def _diverging(
         self, row: FetchResponse.PartitionData, own: Partition, epoch: int, epoch_end: int, is_old: bool
-    ) -> tuple[FetchResponse.PartitionData, tuple[object, ...]]:
+    ) -> tuple[FetchResponse.PartitionData, tuple[Any, ...]]:
         """Both logs are equal up to the smaller end of the leader's epoch, or of the follower's epoch before it."""
         log, committed = own.log, own.high_watermark
         row.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=epoch_end)
@@ -462,8 +418,8 @@ class FetcherExplorer:
         if is_old:
             return row, ((log.log_end_offset, log.log_start_offset, committed), False, False, 0)
         index = row.partition_index
-        self._followers[index].backoff_ms = _SHORTEST_PAUSE_MS
-        ends = [(entry[0], entry[1]) for entry in _entries(log)]
+        self._followers[index].backoff_ms = SHORTEST_PAUSE_MS
+        ends = _entries(log)
         target = min(epoch_end, log.log_end_offset)
         if epoch >= 0:
             before = [place for place, (found, _) in enumerate(ends) if found <= epoch]
@@ -496,7 +452,9 @@ class FetcherExplorer:
             self._check("the epoch of a lookup", row.current_leader_epoch, follower.epoch)
             self._lookup(index, row.timestamp, log, partition, reply)
 
-    def _lookup(self, index: int, timestamp: int, log: LeaderLog, partition: Partition, reply: Callable[[Message | None], None]) -> None:
+    def _lookup(
+        self, index: int, timestamp: int, log: LeaderLog, partition: Partition, reply: Callable[[Message | None], None]
+    ) -> None:
         own = partition.log
         end, start = own.log_end_offset, own.log_start_offset
         committed, follower_epoch = partition.high_watermark, partition.leader_epoch
@@ -526,9 +484,7 @@ class FetcherExplorer:
         fails = self._random.random() < 0.2
         code = self._random.choice((0, ErrorCode.NOT_LEADER_OR_FOLLOWER)) if fails else 0
         offset = -1 if fails and not code else log.end if timestamp == -1 else log.start
-        answer = ListOffsetsResponse.ListOffsetsPartitionResponse(
-            partition_index=index, error_code=code, offset=offset
-        )
+        answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=index, error_code=code, offset=offset)
         topics = [ListOffsetsResponse.ListOffsetsTopicResponse(name="orders", partitions=[answer])]
         before = len(self._lookups())
         reply(None if fails and self._random.random() < 0.3 else ListOffsetsResponse(topics=topics))
@@ -567,7 +523,7 @@ class FetcherExplorer:
     # -- the end
 
     def _settle(self) -> None:
-        """Without refusals and limits, every follower has its leader's log."""
+        """Closes the fetcher: it sends and appends nothing any more."""
         self._world.fetcher.close()
         channel = self._world.channel
         self._check("the channel is closed", channel.is_closed, True)
@@ -582,33 +538,6 @@ class FetcherExplorer:
         self._check("fetches after the end", len(self._fetches()), 0)
         after = [partition.log.log_end_offset for partition in self._world.partitions.values()]
         self._check("logs after the end", after, ends)
-
-    def _portions(self) -> None:
-        """A large answer is appended in portions of a MiB; the rest follows in later events, before the next fetch."""
-        world = FollowerWorld()
-        for index in range(4):
-            world.follower(index)
-        world.run()
-        half = 1 << 19
-        _, reply = world.channel.requested.pop(0)
-        rows = []
-        for index in range(4):
-            data = encode_records(1000, value=b"x" * (half - 100), leader_epoch=5)
-            data = encode_records(1000, value=b"x" * (half - 100 + half - len(data)), leader_epoch=5)
-            self._check("the size of a batch", len(data), half)
-            rows.append(FetchResponse.PartitionData(partition_index=index, records=memoryview(data), high_watermark=1))
-        topics = [FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=rows)]
-        reply(FetchResponse(session_id=900, responses=topics))
-        ends = [world.partitions[index].log.log_end_offset for index in range(4)]
-        self._check("the first portion", ends, [1, 1, 0, 0])
-        self._check("requests within an answer", len(world.channel.requested), 0)
-        self._check("the records that wait", type(rows[2].records), bytes)
-        world.run()
-        ends = [world.partitions[index].log.log_end_offset for index in range(4)]
-        self._check("all portions", ends, [1, 1, 1, 1])
-        self._check("the bytes that were replicated", world.partitions[0].traffic.replication_bytes_in, half)
-        request = world.request()
-        self._check("the session", (request.session_id, request.session_epoch), (900, 1))
 
 
 def _entries(log: Log) -> list[tuple[int, int]]:

@@ -55,7 +55,16 @@ class MoveExplorer:
         random = self._random
         self._world = made = world(0, cleanup_policy="delete", internal_segment_bytes=random.choice(("4096", "9000")))
         self._produce(random.choice((0, 3, 40, 120)))
-        steps = [self._move, self._move, self._write, self._write, self._delete, self._pass_time, self._limit, self._wrong]
+        steps = [
+            self._move,
+            self._move,
+            self._write,
+            self._write,
+            self._delete,
+            self._pass_time,
+            self._limit,
+            self._wrong,
+        ]
         steps += [self._restart]
         for _ in range(_STEPS):
             random.choice(steps)()
@@ -161,4 +170,3 @@ class MoveExplorer:
     def _limit(self) -> None:
         rate = self._random.choice((1, 2_000, (1 << 63) - 1))
         self._world.broker.replicas.moves.throttle.rate_bytes = rate
-
