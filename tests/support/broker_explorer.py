@@ -15,7 +15,6 @@ from tests.support.broker_reads import BrokerReads
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from barnabas.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -132,31 +131,6 @@ class BrokerExplorer(BrokerReads):
             latest = max(at for at, _ in records)
             return 0, latest, next(offset for at, offset in records if at == latest)
         return next(((0, at, offset) for at, offset in records if at >= timestamp), (0, -1, -1))
-
-    def _delete(self) -> None:
-        row = self._row()
-        log = self._logs.get(row)
-        offset = self._random.choice((-1, -2, self._offset(row), self._offset(row)))
-        topic = DeleteRecordsRequest.DeleteRecordsTopic(
-            name=row[0],
-            partitions=[DeleteRecordsRequest.DeleteRecordsPartition(partition_index=row[1], offset=offset)],
-        )
-        version = self._random.randrange(3)
-        request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
-        response = self._client.call(request, version, DeleteRecordsResponse)
-        answer = response.topics[0].partitions[0]
-        expected: tuple[int, int] = (NOT_THERE, -1)
-        if log is not None:
-            target = log.end if offset == -1 else offset
-            if row[0] == "c":
-                expected = (ErrorCode.POLICY_VIOLATION, -1)
-            elif not 0 <= target <= log.end:
-                expected = (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-            else:
-                log.start = max(log.start, target)
-                log.batches = [batch for batch in log.batches if batch.end > log.start]
-                expected = (0, log.start)
-        self._check(f"DeleteRecords of {row} to {offset}", (answer.error_code, answer.low_watermark), expected)
 
     def _epochs(self) -> None:
         row, version = self._row(), self._random.choice((2, 3, 4))

@@ -1,10 +1,11 @@
-"""Fetches of one broker, with and without sessions, and repeated requests, compared with the model."""
+"""Fetches of one broker, with and without sessions, repeated requests and deletions, compared with the model."""
 
 from __future__ import annotations
 
 from tests.support.broker_model import NOT_THERE, TOPICS, BrokerModel, Log, Place, SessionItem
 
 from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.batch import iter_headers
@@ -342,3 +343,28 @@ class BrokerReads(BrokerModel):
                 self._check("rows without anything new", list(found), [])
             if offset < log.end and self._random.random() < 0.8:
                 offset = log.end
+
+    def _delete(self) -> None:
+        row = self._row()
+        log = self._logs.get(row)
+        offset = self._random.choice((-1, -2, self._offset(row), self._offset(row)))
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(
+            name=row[0],
+            partitions=[DeleteRecordsRequest.DeleteRecordsPartition(partition_index=row[1], offset=offset)],
+        )
+        version = self._random.randrange(3)
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+        response = self._client.call(request, version, DeleteRecordsResponse)
+        answer = response.topics[0].partitions[0]
+        expected: tuple[int, int] = (NOT_THERE, -1)
+        if log is not None:
+            target = log.end if offset == -1 else offset
+            if row[0] == "c":
+                expected = (ErrorCode.POLICY_VIOLATION, -1)
+            elif not 0 <= target <= log.end:
+                expected = (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+            else:
+                log.start = max(log.start, target)
+                log.batches = [batch for batch in log.batches if batch.end > log.start]
+                expected = (0, log.start)
+        self._check(f"DeleteRecords of {row} to {offset}", (answer.error_code, answer.low_watermark), expected)
