@@ -1,4 +1,4 @@
-"""Second decisions of reads and their limits: the nearest replica, throttled replicas, and positions in fetch sessions."""
+"""Second decisions of reads and their limits: the nearest replica, throttled replicas, positions in fetch sessions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _nearest(_: Any, partition: Any, offset: int, rack: str, listener: str, imag
     for replica in set(leadership.isr) & set(leadership.followers) & set(here):
         follower, broker = leadership.followers[replica], here[replica]
         starts, session = follower.log_start_offset, follower.session_fetch
-        if not broker.fenced and broker.endpoint(listener) is not None and starts >= 0:
-            if offset in range(starts, follower.leo + 1):
-                found.append((follower.leo, follower.caught_up_ms if session is None else session.ms, replica))
+        has_records = starts >= 0 and offset in range(starts, follower.leo + 1)
+        if has_records and not broker.fenced and broker.endpoint(listener) is not None:
+            found.append((follower.leo, follower.caught_up_ms if session is None else session.ms, replica))
     return sorted(found)[-1][2] if found else _NONE
 
 
@@ -62,7 +62,8 @@ def _near_nearest(
             led = SimpleNamespace(node_id=1, leadership=SimpleNamespace(isr=isr, followers=followers))
             yield selector, led, asked, "r", "here", SimpleNamespace(brokers=brokers)
     led = SimpleNamespace(node_id=1, leadership=plain)
-    for others in ({2: broker(2, True)}, {2: broker(2, False, lambda _: None)}, {1: broker(2)}):
+    own = SimpleNamespace(broker_id=1, rack="r", fenced=False, endpoint=endpoint)
+    for others in ({2: broker(2, True)}, {2: broker(2, False, lambda _: None)}, {1: own}):
         yield selector, led, 9, "r", "here", SimpleNamespace(brokers={**brokers, **others})
     unknown = SimpleNamespace(isr=(1, 2), followers={2: follower(-1, -1, 0)})
     yield selector, SimpleNamespace(node_id=1, leadership=unknown), -1, "r", "here", SimpleNamespace(brokers=brokers)
@@ -82,7 +83,7 @@ def _wait(throttle: Any, now_ms: int) -> int:
         return 0
     elapsed_ms = max(throttle._window_ms, now_ms - recent[0][0])
     late_ms = 1000 * sum(size for _, size in recent) // max(1, throttle.rate_bytes) - elapsed_ms
-    return sorted((0, late_ms, throttle._window_ms))[1]
+    return int(sorted((0, late_ms, throttle._window_ms))[1])
 
 
 def _near_wait(throttle: Any, now_ms: int) -> Iterator[Arguments]:
