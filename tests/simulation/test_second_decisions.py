@@ -11,7 +11,6 @@ import pytest
 from tests.support.log_world import TINY, LogWorld
 
 from barnabas.broker.configs import config_changes
-from barnabas.broker.fetching import fetch_sessions
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
@@ -20,12 +19,10 @@ from barnabas.coordinators.transactions import transitions
 from barnabas.coordinators.transactions.state import TxnImage, TxnState
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.metadata.topics import PartitionImage
-from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.raft import quorum_state
 from barnabas.raft.log_checkpoint import CheckpointIdentity, LogCheckpoint, LogCheckpointFile
 from barnabas.raft.quorum_state import ElectionState
 from barnabas.replication import isr_reasons
-from barnabas.replication.fetch_items import FetchItem
 from barnabas.replication.leadership import UNKNOWN, FollowerState, Leadership
 from barnabas.replication.quotas import FOLLOWER, ReplicationQuota
 from barnabas.replication.replica_selector import RackAwareSelector
@@ -133,16 +130,10 @@ def _select_a_replica() -> None:
     RackAwareSelector().preferred(led, 0, "rack", "PLAINTEXT", none)
 
 
-def _read_on() -> None:
-    requested = FetchRequest.FetchPartition(partition=0, fetch_offset=5, partition_max_bytes=9)
-    fetch_sessions.update_item(FetchItem("orders", bytes(16), 0), requested)
-
-
 CASES: list[Case] = [
     _wait_for_a_throttle,
     _list_throttled_replicas,
     _select_a_replica,
-    _read_on,
     _append_some,
     _retain,
     _lead,
@@ -303,26 +294,6 @@ def _the_end_is_not_reached(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RackAwareSelector, "preferred", lambda self, led, offset, *more: real(self, led, offset + 1, *more))
 
 
-def _truncations_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    real = fetch_sessions.update_item
-
-    def mistaken(item: FetchItem, requested: Any) -> FetchItem:
-        item.offset = min(item.offset, requested.fetch_offset)
-        return real(item, requested)
-
-    patch.setattr(fetch_sessions, "update_item", mistaken)
-
-
-def _late_fetches_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    real = FollowerState.on_fetch
-
-    def mistaken(self: FollowerState, *arguments: int) -> None:
-        self.leader_leo += 1
-        real(self, *arguments)
-
-    patch.setattr(FollowerState, "on_fetch", mistaken)
-
-
 @pytest.mark.parametrize(
     ("mistake", "case"),
     [
@@ -343,8 +314,6 @@ def _late_fetches_do_not_count(patch: pytest.MonkeyPatch) -> None:
         (_throttles_forget_a_byte, _wait_for_a_throttle),
         (_replicas_stay_throttled, _list_throttled_replicas),
         (_the_end_is_not_reached, _select_a_replica),
-        (_truncations_are_not_noticed, _read_on),
-        (_late_fetches_do_not_count, _lead),
     ],
 )
 def test_a_mistake_at_a_limit_is_found(mistake: Plant, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

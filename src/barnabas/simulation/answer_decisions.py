@@ -1,4 +1,4 @@
-"""Second decisions of reads and their limits: the nearest replica, throttled replicas, positions in fetch sessions."""
+"""Second decisions of reads and their limits: the nearest replica, and throttled replicas."""
 
 from __future__ import annotations
 
@@ -131,66 +131,8 @@ def _listed_of(_: Any, quota: Any, topic: str, __: Any) -> Any:
     return topic in quota._listed, None if indexes is None else set(indexes)
 
 
-# -- positions in a session
-
-_FIELDS: Final = ("offset", "max_bytes", "current_leader_epoch", "last_fetched_epoch", "log_start_offset")
-
-
-def _updated(item: Any, requested: Any) -> tuple[Any, ...]:
-    """Returns the position that is asked for, and what counts as answered: nothing after a truncation or an epoch."""
-    is_same = item.current_leader_epoch == requested.current_leader_epoch and requested.fetch_offset >= item.offset
-    answered = (item.answered_high_watermark, item.answered_log_start_offset) if is_same else (-1, -1)
-    position = (requested.fetch_offset, requested.partition_max_bytes, requested.current_leader_epoch)
-    return (*position, requested.last_fetched_epoch, requested.log_start_offset, *answered)
-
-
-def _near_updated(item: Any, requested: Any) -> Iterator[Arguments]:
-    for offset, epoch in ((-1, 0), (0, 0), (1, 0), (0, 1), (0, -1)):
-        changed, asked = copy(item), copy(requested)
-        changed.answered_high_watermark, changed.answered_log_start_offset = 7, 3
-        asked.fetch_offset = changed.offset + offset
-        asked.current_leader_epoch = changed.current_leader_epoch + epoch
-        yield changed, asked
-
-
-def _position_of(result: Any, *_: Any) -> tuple[Any, ...]:
-    answered = result.answered_high_watermark, result.answered_log_start_offset
-    return (*(getattr(result, name) for name in _FIELDS), *answered)
-
-
-# -- followers
-
-
-def _after_fetch(follower: Any, offset: int, start: int, epoch: int, leader_leo: int, now_ms: int) -> tuple[Any, ...]:
-    """Returns a follower's state after its fetch. It counts as caught up at this fetch if it is at the end, and at its
-    last one if it has reached the end of that time."""
-    caught_up_ms = follower.caught_up_ms
-    if offset >= leader_leo:
-        caught_up_ms = now_ms
-    elif offset >= follower.leader_leo:
-        caught_up_ms = max(follower.fetched_ms, caught_up_ms)
-    return offset, start, epoch, caught_up_ms, now_ms, leader_leo, None
-
-
-def _near_fetches(
-    follower: Any, offset: int, start: int, epoch: int, leader_leo: int, now_ms: int
-) -> Iterator[Arguments]:
-    for end in (leader_leo - 1, leader_leo, leader_leo + 1):
-        for earlier_end, fetched_ms in ((end, now_ms - 1), (end + 1, now_ms), (end - 1, now_ms + 5)):
-            changed = copy(follower)
-            changed.leader_leo, changed.fetched_ms = earlier_end, fetched_ms
-            yield changed, end, start, epoch, leader_leo, now_ms
-
-
-def _fetched_of(_: Any, follower: Any, *__: Any) -> tuple[Any, ...]:
-    names = ("leo", "log_start_offset", "broker_epoch", "caught_up_ms", "fetched_ms", "leader_leo", "session_fetch")
-    return tuple(getattr(follower, name) for name in names)
-
-
 ANSWER_DECISIONS: Final = (
     SecondDecision("replication.replica_selector:RackAwareSelector.preferred", _nearest, _near_nearest),
     SecondDecision("replication.throttle:Throttle.wait_ms", _wait, _near_wait),
     SecondDecision("replication.quotas:ReplicationQuota.follow_topic", _listed, _near_listed, _listed_of),
-    SecondDecision("broker.fetching.fetch_sessions:update_item", _updated, _near_updated, _position_of),
-    SecondDecision("replication.leadership:FollowerState.on_fetch", _after_fetch, _near_fetches, _fetched_of),
 )
