@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from barnabas.raft.log_checkpoint import CheckpointIdentity, LogCheckpoint, LogC
 from barnabas.raft.quorum_state import ElectionState
 from barnabas.replication import isr_reasons
 from barnabas.replication.leadership import UNKNOWN, FollowerState, Leadership
+from barnabas.replication.quotas import FOLLOWER, ReplicationQuota
+from barnabas.replication.replica_selector import RackAwareSelector
 from barnabas.replication.throttle import Throttle
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.history import Violation
@@ -112,7 +115,25 @@ def _change_settings() -> None:
     config_changes._applied(config, {}, [config_changes.ConfigChange("log.cleaner.threads", 0, "2")])
 
 
+def _wait_for_a_throttle() -> None:
+    Throttle(3, 1_000, 100).wait_ms(0)
+
+
+def _list_throttled_replicas() -> None:
+    ReplicationQuota(FOLLOWER, 1, Throttle(3, 1_000)).follow_topic("orders", {})
+
+
+def _select_a_replica() -> None:
+    image = PartitionImage((1,), (1,), 1, 5, 10)
+    led: Any = SimpleNamespace(node_id=1, leadership=Leadership(1, image, 0, 0))
+    none: Any = SimpleNamespace(brokers={})
+    RackAwareSelector().preferred(led, 0, "rack", "PLAINTEXT", none)
+
+
 CASES: list[Case] = [
+    _wait_for_a_throttle,
+    _list_throttled_replicas,
+    _select_a_replica,
     _append_some,
     _retain,
     _lead,
@@ -249,6 +270,30 @@ def _unknown_operations_set(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(config_changes, "_applied", mistaken)
 
 
+def _throttles_forget_a_byte(patch: pytest.MonkeyPatch) -> None:
+    real = Throttle.wait_ms
+
+    def mistaken(self: Throttle, now_ms: int) -> int:
+        self._total -= bool(self._total)
+        return real(self, now_ms)
+
+    patch.setattr(Throttle, "wait_ms", mistaken)
+
+
+def _replicas_stay_throttled(patch: pytest.MonkeyPatch) -> None:
+    real = ReplicationQuota.follow_topic
+
+    def mistaken(self: ReplicationQuota, topic: str, config: Any) -> None:
+        real(self, topic, {} if config.get("follower.replication.throttled.replicas") == "*" else config)
+
+    patch.setattr(ReplicationQuota, "follow_topic", mistaken)
+
+
+def _the_end_is_not_reached(patch: pytest.MonkeyPatch) -> None:
+    real = RackAwareSelector.preferred
+    patch.setattr(RackAwareSelector, "preferred", lambda self, led, offset, *more: real(self, led, offset + 1, *more))
+
+
 @pytest.mark.parametrize(
     ("mistake", "case"),
     [
@@ -266,6 +311,9 @@ def _unknown_operations_set(patch: pytest.MonkeyPatch) -> None:
         (_one_line_is_always_overwritten, _write_checkpoints),
         (_windows_are_too_long, _limit),
         (_unknown_operations_set, _change_settings),
+        (_throttles_forget_a_byte, _wait_for_a_throttle),
+        (_replicas_stay_throttled, _list_throttled_replicas),
+        (_the_end_is_not_reached, _select_a_replica),
     ],
 )
 def test_a_mistake_at_a_limit_is_found(mistake: Plant, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,13 @@ from typing import NamedTuple
 
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.broker_explorer import BrokerExplorer
 from tests.support.classic_explorer import ClassicExplorer
 from tests.support.controller_explorer import ControllerExplorer
+from tests.support.fetcher_explorer import FetcherExplorer
 from tests.support.group_explorer import GroupExplorer
+from tests.support.leader_explorer import LeaderExplorer
+from tests.support.move_explorer import MoveExplorer
 from tests.support.offset_explorer import OffsetExplorer
 from tests.support.transaction_explorer import TransactionExplorer
 
@@ -104,6 +108,26 @@ def _txn_coordinator(seed: int) -> Found:
     return None
 
 
+def _answers(seed: int) -> Found:
+    BrokerExplorer(seed).run()
+    return None
+
+
+def _fetcher(seed: int) -> Found:
+    FetcherExplorer(seed).run()
+    return None
+
+
+def _leader(seed: int) -> Found:
+    LeaderExplorer(seed).run()
+    return None
+
+
+def _moves(seed: int) -> Found:
+    MoveExplorer(seed).run()
+    return None
+
+
 def _replication(seed: int) -> Found:
     return replication_explorer.explore(seed).problem
 
@@ -164,6 +188,10 @@ KINDS: dict[str, Kind] = {
     "classic group": Kind(_classic, 60),
     "offsets": Kind(_offsets, 40),
     "transaction coordinator": Kind(_txn_coordinator, 40),
+    "answers": Kind(_answers, 24),
+    "fetcher": Kind(_fetcher, 24),
+    "leader": Kind(_leader, 24),
+    "moves": Kind(_moves, 16),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),

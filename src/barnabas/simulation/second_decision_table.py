@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from barnabas.simulation.answer_decisions import ANSWER_DECISIONS
 from barnabas.simulation.classic_decisions import CLASSIC_DECISIONS
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
 from barnabas.simulation.controller_decisions import CONTROLLER_DECISIONS
@@ -45,6 +46,7 @@ def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
         *COORDINATOR_DECISIONS,
         *GROUP_DECISIONS,
         *CLASSIC_DECISIONS,
+        *ANSWER_DECISIONS,
         *PARTITION_DECISIONS,
         *PLACEMENT_DECISIONS,
         *CONTROLLER_DECISIONS,

@@ -1,0 +1,106 @@
+"""Small worlds that plain models judge: promises hold, and each of some mistakes is found within a few seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.broker_explorer import BrokerExplorer
+from tests.support.fetcher_explorer import FetcherExplorer
+from tests.support.leader_explorer import LeaderExplorer
+from tests.support.move_explorer import MoveExplorer
+
+from barnabas.broker.fetching.fetch_sessions import Session
+from barnabas.broker.handlers import list_offsets, metadata
+from barnabas.replication import fetcher, move
+from barnabas.replication.fetcher import FollowedPartition
+from barnabas.replication.isr_changes import IsrChanges
+from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import Purgatory
+from barnabas.simulation.history import Violation
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+Explorer = type[BrokerExplorer] | type[FetcherExplorer] | type[LeaderExplorer] | type[MoveExplorer]
+
+
+@pytest.mark.parametrize("explorer", [BrokerExplorer, FetcherExplorer, LeaderExplorer, MoveExplorer])
+def test_every_promise_holds(explorer: Explorer) -> None:
+    for seed in range(1, 16):
+        explorer(seed).run()
+
+
+def _pauses_do_not_grow(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(
+        fetcher.Fetcher, "_pause", lambda self, followed: setattr(followed, "resume_ms", self._host.clock.now_ms() + 20)
+    )
+
+
+def _forgotten_partitions_stay(plant: pytest.MonkeyPatch) -> None:
+    def remove(self: Any, topic_id: bytes, index: int) -> None:
+        followed: FollowedPartition | None = self._followed.pop((topic_id, index), None)
+        if followed is not None:
+            self._leave_session(followed)
+
+    plant.setattr(fetcher.Fetcher, "remove", remove)
+
+
+def _late_answers_get_no_more_time(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(fetcher.Fetcher, "_timeout_ms", lambda self, wait_ms: wait_ms + 2_000)
+
+
+def _proposals_are_not_repeated(plant: pytest.MonkeyPatch) -> None:
+    real = IsrChanges._settle
+    plant.setattr(IsrChanges, "_settle", lambda self, *rest: real(self, *rest) and not self._waiting.clear())
+
+
+def _waiting_operations_never_end(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(Purgatory, "close", lambda self: None)
+
+
+def _followers_learn_no_hw(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(Partition, "wake_followers", lambda self, size_bytes: None)
+
+
+def _brokers_are_missing(plant: pytest.MonkeyPatch) -> None:
+    real = metadata._brokers
+    plant.setattr(metadata, "_brokers", lambda found, listener: real(found[1:], listener))
+
+
+def _every_item_rests(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(Session, "_may_rest", lambda self, item, result: True)
+
+
+def _the_latest_time_is_the_first(plant: pytest.MonkeyPatch) -> None:
+    real = list_offsets._find
+
+    def find(partition: Partition, timestamp: int, isolation: Any, after: Any) -> Any:
+        return real(partition, -2 if timestamp == -3 else timestamp, isolation, after)
+
+    plant.setattr(list_offsets, "_find", find)
+
+
+def _copies_keep_deleted_records(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(move.Move, "follow_log_start", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    ("explorer", "mistake"),
+    [
+        (FetcherExplorer, _pauses_do_not_grow),
+        (FetcherExplorer, _forgotten_partitions_stay),
+        (FetcherExplorer, _late_answers_get_no_more_time),
+        (LeaderExplorer, _proposals_are_not_repeated),
+        (LeaderExplorer, _waiting_operations_never_end),
+        (LeaderExplorer, _followers_learn_no_hw),
+        (BrokerExplorer, _brokers_are_missing),
+        (BrokerExplorer, _every_item_rests),
+        (BrokerExplorer, _the_latest_time_is_the_first),
+        (MoveExplorer, _copies_keep_deleted_records),
+    ],
+)
+def test_mistakes_are_found(explorer: Explorer, mistake: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(Violation):
+        for seed in range(1, 31):
+            explorer(seed).run()
