@@ -103,8 +103,6 @@ class BrokerExplorer(BrokerReads):
         expected: list[tuple[Any, ...]] = []
         for row, timestamp in asked:
             result = self._found(row, timestamp, version)
-            if timestamp == -3 and row in self._logs and self._logs[row].start:
-                result = found[len(expected)][2:]  # A deleted record can have had the largest timestamp.
             if asked.count((row, timestamp)) > 1:
                 result = (ErrorCode.INVALID_REQUEST, -1, -1)
             expected.append((*row, *result))

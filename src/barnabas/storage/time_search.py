@@ -8,11 +8,12 @@ this takes time even if nothing waits for the disk. So it runs in a thread, on s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from barnabas.common.errors import RecordsRejected, without_frames
 from barnabas.common.host import Buffer, Disk
 from barnabas.records.batch import decode_batch
-from barnabas.records.header import BatchHeader
+from barnabas.records.header import NO_TIMESTAMP, BatchHeader
 from barnabas.records.record import Record
 from barnabas.storage.cold_read import FrozenSegment
 from barnabas.storage.segment import Segment
@@ -36,18 +37,35 @@ def first_at(segments: Iterable[Segment], timestamp: int, log_start_offset: int)
 def latest(segments: Iterable[Segment], log_start_offset: int) -> Found | None:
     """Returns the first record with the largest timestamp. If it cannot be read, the timestamp in its batch's header is
     returned with the last offset of the batch."""
-    best: Segment | None = None
-    largest = -1
-    for segment in segments:
-        timestamp, _ = segment.largest_timestamp()
-        if best is None or timestamp > largest:
-            largest, best = timestamp, segment
-    if best is None or not best.size_bytes:
+    return _latest([(each, each.largest_timestamp()[0]) for each in segments], log_start_offset)
+
+
+def _latest(tops: list[tuple[Segment, int]], log_start_offset: int) -> Found | None:
+    """Does the work of `latest` for segments with their largest timestamps."""
+    segment, largest = max(tops, key=itemgetter(1), default=(None, NO_TIMESTAMP))
+    if segment is None or not segment.size_bytes:
         return None
-    found = _first_in(best, largest, log_start_offset)
+    found = _first_in(segment, largest, log_start_offset)
     if found is None and largest >= 0:
-        return _claimed_in(best, largest, log_start_offset)
+        found = _claimed_in(segment, largest, log_start_offset)
+    if found is None and segment.base_offset < log_start_offset:
+        # The record with the largest timestamp is below the log start.
+        left = _largest_from(segment, log_start_offset)
+        if left < largest:
+            return _latest([(each, left if each is segment else top) for each, top in tops], log_start_offset)
     return found
+
+
+def _largest_from(segment: Segment, from_offset: int) -> int:
+    """Returns the largest timestamp of the segment's records at or above `from_offset`; -1 if there is none."""
+    largest = NO_TIMESTAMP
+    for at, header in segment.headers_from_time(NO_TIMESTAMP, from_offset):
+        if header.base_offset >= from_offset:
+            largest = max(largest, header.max_timestamp)
+        elif header.last_offset >= from_offset:
+            records = _readable_records(segment.read(at, header.size_bytes), header)
+            largest = max([largest, *(record.timestamp for record in records if record.offset >= from_offset)])
+    return largest
 
 
 def _first_in(segment: Segment, timestamp: int, from_offset: int) -> Found | None:

@@ -507,3 +507,19 @@ def test_the_log_start_never_passes_the_end() -> None:
     with pytest.raises(AssertionError, match="log start above the LEO"):
         world.log.delete_records_before(3)
     assert (world.log.log_start_offset, world.log.log_end_offset) == (0, 2)
+
+
+@pytest.mark.parametrize("config", [LogConfig(), LogConfig(segment_bytes=150)])
+def test_the_latest_record_is_one_that_is_left(config: LogConfig) -> None:
+    """The record with the largest timestamp was deleted: nothing was found, although the log had records."""
+    world = LogWorld(config)
+    batches = [(900, 40), (50, 700, 60), (80, 300), (10, 300)]
+    for timestamps in batches:
+        world.append(*timestamps)
+    every = [timestamp for batch in batches for timestamp in batch]
+    for start in range(len(every)):
+        world.log.delete_records_before(start)
+        largest = max(every[start:])
+        assert world.log.max_timestamp() == (largest, every.index(largest, start), 0), start
+    world.log.delete_records_before(len(every))
+    assert world.log.max_timestamp() is None
