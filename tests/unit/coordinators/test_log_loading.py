@@ -19,8 +19,16 @@ def batch(offset: int, key: bytes, value: bytes, *, producer_id: int = -1) -> by
     record = Record(offset, EPOCH_WALL_MS, key, value, [])
     if producer_id < 0:
         return bytes(encode_batch([record], base_offset=offset))
-    producer = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
-    return bytes(encode_batch([record], base_offset=offset, transactional=True, **producer))
+    return bytes(
+        encode_batch(
+            [record],
+            base_offset=offset,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
 
 
 class Reader:
