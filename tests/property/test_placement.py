@@ -93,7 +93,7 @@ def test_a_partition_has_at_least_one_replica(factor: int) -> None:
 
 
 def test_two_brokers_lead_in_either_order() -> None:
-    """After a lap the brokers are shuffled, so that the second lap does not always follow the first one's order."""
+    """The brokers are shuffled after each lap, so that the second one does not always follow the order of the first."""
     brokers = [UsableBroker(broker_id, None, False) for broker_id in (1, 2)]
     laps = [tuple(replicas[0] for replicas in place_replicas(brokers, 4, 1, SeededChance(seed))) for seed in range(40)]
     assert {(lap[:2], lap[2:]) for lap in laps} == {(a, b) for a in ((1, 2), (2, 1)) for b in ((1, 2), (2, 1))}
