@@ -164,5 +164,5 @@ def _the_last_members_leave(patch: pytest.MonkeyPatch) -> None:
 def test_a_mistake_is_found(mistake: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
     with pytest.raises((Violation, AssertionError)):
-        for seed in range(1, 16):
+        for seed in range(1, 31):
             ControllerExplorer(seed).run()
