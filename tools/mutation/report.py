@@ -40,7 +40,7 @@ make mutants ARGS=--report                   writes this page
 | stage | what | CPU budget |
 |---|---|---|
 | worlds | seeds of the simulator's worlds: the quorum (also with damaged disks), storage under power failures, the \
-explorers of replication, transactions and ZooKeeper mode, one log in memory, logs with damaged files, \
+explorers of replication, transactions, security and ZooKeeper mode, one log in memory, logs with damaged files, \
 coordinators, a controller, a broker, a leader, a fetcher and moves in memory, \
 and `barnabas simulate` with all layouts, kinds and features of work, 25 s of faults each | 40 s |
 | tests | `tests/unit`, `tests/property`, `tests/conformance`, without the long ones | 30 s |

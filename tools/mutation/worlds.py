@@ -38,7 +38,7 @@ from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 from barnabas.simulation.work_features import WorkFeature
-from barnabas.simulation.worlds import replication_explorer, txn_explorer, zookeeper_explorer
+from barnabas.simulation.worlds import replication_explorer, security_explorer, txn_explorer, zookeeper_explorer
 from barnabas.simulation.worlds.damaged_files import DamagedFiles
 from barnabas.simulation.worlds.one_log import OneLog
 from barnabas.simulation.worlds.quorum_plan import Plan
@@ -140,6 +140,10 @@ def _transactions(seed: int) -> Found:
     return txn_explorer.explore(seed).problem
 
 
+def _security(seed: int) -> Found:
+    return security_explorer.explore(seed).problem
+
+
 def _zookeeper(seed: int) -> Found:
     return zookeeper_explorer.explore(seed).problem
 
@@ -180,6 +184,7 @@ KINDS: dict[str, Kind] = {
     "replication": Kind(_replication, 16),
     "power": Kind(_power, 6),
     "transactions": Kind(_transactions, 5),
+    "security": Kind(_security, 8),
     "zookeeper": Kind(_zookeeper, 12),
     "files": Kind(_files, 60),
     "log": Kind(_log, 60),

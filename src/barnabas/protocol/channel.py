@@ -130,13 +130,8 @@ class _PendingRequest:
 
     def time_out(self) -> None:
         """Answers the request with None; its response will be dropped."""
-        reply, self.reply = self.reply, _drop
         self.is_timed_out = True
-        reply(None)
-
-
-def _drop(response: Message | None) -> None:
-    """Drops the response of a request that has timed out."""
+        self.reply(None)
 
 
 class Channel:
@@ -370,7 +365,7 @@ class Channel:
         self._versions = self._log_in = self._renewal_ms = None
         self._is_open = False
         self.last_error = error
-        waiting = [pending for _, pending in self._in_flight] + list(self._queue)
+        waiting = [pending for _, pending in self._in_flight if not pending.is_timed_out] + list(self._queue)
         self._in_flight.clear()
         self._queue.clear()
         if link is not None:
@@ -454,7 +449,8 @@ class Channel:
             return
         response, _ = codec.decode(response_class(api_key), pending.version, frame, position)
         self._in_flight.popleft()
-        pending.reply(response)
+        if not pending.is_timed_out:
+            pending.reply(response)
 
     # -- deadlines
 
