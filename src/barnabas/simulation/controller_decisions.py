@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.controller.requests import partitions
 from barnabas.decisions.leader_election import Election
 from barnabas.simulation.partition_decisions import State, Target, after, changed_by, state_of, target_of
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
@@ -18,8 +19,7 @@ _NOBODY: Final = -1
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _RECOVERING: Final = 1
 _LOST, _UNASSIGNED, _MIGRATING = bytes(15) + b"\x02", bytes(15) + b"\x01", bytes(16)
-#: The partitions of one portion, and the metadata versions that brought directories, and ELRs.
-PORTION: Final = 1_000
+#: The metadata versions that brought directories, and ELRs.
 _DIRECTORIES, _ELRS = 17, 23
 _BROKER: Final = 4
 
@@ -225,11 +225,13 @@ def moved(
     return changes
 
 
-def _portion(changes: Any, last: Sequence[object] = (), first: Sequence[object] = ()) -> object:
+def portion(changes: Any, last: Sequence[object] = (), first: Sequence[object] = ()) -> Any:
+    """Returns the records of the first portion, and whether it is the last one. A seed can draw short portions."""
     if changes is UNJUDGED:
         return UNJUDGED
-    if len(changes) > PORTION:
-        return [*first, *changes[:PORTION]], False
+    size = partitions.PARTITIONS_IN_PORTION
+    if len(changes) > size:
+        return [*first, *changes[:size]], False
     return [*first, *changes, *last], True
 
 
@@ -254,7 +256,7 @@ def _fenced(view: Any, broker: Any) -> object:
     if not _is_same(view, broker):
         return _NOTHING
     changes = moved(view, lambda partition: broker.broker_id in partition.isr, removed=broker.broker_id)
-    return _portion(changes, [_fence(broker, 1)])
+    return portion(changes, [_fence(broker, 1)])
 
 
 def _fence(broker: Any, fenced: int) -> tuple[Any, ...]:
@@ -267,7 +269,7 @@ def _unfenced(view: Any, broker: Any) -> object:
     if now is None or now.epoch != broker.epoch or (now is not broker and now.fenced):
         return _NOTHING
     changes = moved(view, lambda partition: partition.leader == _NOBODY, added=broker.broker_id)
-    return _portion(changes, first=[_fence(broker, -1)] if now is broker else [])
+    return portion(changes, first=[_fence(broker, -1)] if now is broker else [])
 
 
 def _stopping(view: Any, broker: Any) -> object:
@@ -275,7 +277,7 @@ def _stopping(view: Any, broker: Any) -> object:
         return _NOTHING
     changes = moved(view, lambda partition: broker.broker_id in partition.isr, removed=broker.broker_id)
     begun = view.image.brokers[broker.broker_id].in_controlled_shutdown
-    return _portion(changes, first=[] if begun else [_broker_change(broker, 1, in_controlled_shutdown=1)])
+    return portion(changes, first=[] if begun else [_broker_change(broker, 1, in_controlled_shutdown=1)])
 
 
 def _near_brokers(view: Any, broker: Any) -> Iterator[Arguments]:
@@ -288,8 +290,8 @@ def _near_brokers(view: Any, broker: Any) -> Iterator[Arguments]:
 
 def _ended(view: Any, broker_id: int, *, clean: bool) -> object:
     if clean or view.image.metadata_version < _ELRS:
-        return _portion(moved(view, lambda partition: broker_id in partition.isr, removed=broker_id))
-    return _portion(moved(view, lambda partition: broker_id in (*partition.isr, *partition.elr), unclean=broker_id))
+        return portion(moved(view, lambda partition: broker_id in partition.isr, removed=broker_id))
+    return portion(moved(view, lambda partition: broker_id in (*partition.isr, *partition.elr), unclean=broker_id))
 
 
 def _near_incarnations(view: Any, broker_id: int, *, clean: bool) -> Iterator[Arguments]:
@@ -321,10 +323,10 @@ def _unregistered(view: Any, broker_id: int, actor: str) -> object:
         raise RequestFailed(ErrorCode.BROKER_ID_NOT_REGISTERED)
     changes = moved(view, lambda partition: broker_id in (*partition.isr, *partition.elr), removed=broker_id)
     fields = {"broker_id": broker_id, "broker_epoch": broker.epoch}
-    portion = _portion(changes, [("UnregisterBrokerRecord", 0, {key: each for key, each in fields.items() if each})])
-    if not isinstance(portion, tuple):
-        return portion
-    return portion[0], None, "UNREGISTER_BROKER", portion[1]
+    found = portion(changes, [("UnregisterBrokerRecord", 0, {key: each for key, each in fields.items() if each})])
+    if not isinstance(found, tuple):
+        return found
+    return found[0], None, "UNREGISTER_BROKER", found[1]
 
 
 def result_of(result: Any, view: Any, *_: Any, **__: Any) -> object:

@@ -9,7 +9,6 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.decisions.leader_election import Election
 from barnabas.simulation.controller_decisions import (
     NO_TOPIC,
-    PORTION,
     allows_unclean,
     change_of,
     leads_of,
@@ -21,6 +20,8 @@ from barnabas.simulation.controller_decisions import (
 from barnabas.simulation.partition_decisions import changed_by, target_of
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
 
+#: The elections of one batch.
+_PER_BATCH: Final = 1_000
 _NOBODY: Final = -1
 _RECOVERING: Final = 1
 
@@ -137,7 +138,7 @@ def _unclean_due(view: Any, names: Any = None, count_max: int | None = None) -> 
 def _some_of(changes: list[Any], count_max: int | None) -> object:
     if UNJUDGED in changes:
         return UNJUDGED
-    return [change for change in changes if change is not None][: count_max or PORTION]
+    return [change for change in changes if change is not None][: count_max or _PER_BATCH]
 
 
 def _records_of(result: Any, view: Any, *_: Any, **__: Any) -> object:

@@ -15,6 +15,7 @@ from barnabas.simulation.controller_decisions import (
     change_of,
     is_active,
     moved,
+    portion,
     refuse,
     rules_for,
     shown_records,
@@ -201,7 +202,7 @@ def _registered(
         return [("registered", facts, kept, state, version)], known.epoch, "REGISTRATION_AMENDED", True
     is_clean = known is None or known.epoch == request.previous_broker_epoch
     changes = _without_former(view, request.broker_id, is_clean=is_clean)
-    if changes is UNJUDGED or len(changes) > 1_000:
+    if changes is UNJUDGED or not portion(changes)[1]:
         return UNJUDGED
     epoch = next_offset()
     event = "NEW_INCARNATION" if is_clean else "UNCLEAN_INCARNATION"
@@ -331,17 +332,19 @@ def _registration_change(broker: Any, version: int, **fields: object) -> tuple[A
 
 def _joined(view: Any, broker: Any) -> Any:
     changes = moved(view, lambda partition: partition.leader == _NOBODY, added=broker.broker_id)
-    return UNJUDGED if changes is UNJUDGED else [_registration_change(broker, 0, fenced=-1), *changes]
+    return _of_portion(portion(changes, first=[_registration_change(broker, 0, fenced=-1)]))
 
 
 def _left(view: Any, broker: Any, how: str) -> Any:
     changes = moved(view, lambda partition: broker.broker_id in partition.isr, removed=broker.broker_id)
-    if changes is UNJUDGED:
-        return UNJUDGED
     if how == "fence":
-        return [*changes, _registration_change(broker, 0, fenced=1)]
+        return _of_portion(portion(changes, [_registration_change(broker, 0, fenced=1)]))
     begun = [] if broker.in_controlled_shutdown else [_registration_change(broker, 1, in_controlled_shutdown=1)]
-    return [*begun, *changes]
+    return _of_portion(portion(changes, first=begun))
+
+
+def _of_portion(found: Any) -> Any:
+    return found if found is UNJUDGED else found[0]
 
 
 def _full(view: Any, broker: Any, full: list[bytes]) -> Any:
@@ -350,9 +353,8 @@ def _full(view: Any, broker: Any, full: list[bytes]) -> Any:
     brokers = view.image.brokers.set(broker.broker_id, replace(broker, unwritable=unwritable))
     after = replace(view, image=replace(view.image, brokers=brokers))
     changes = moved(after, lambda partition: broker.broker_id in partition.isr)
-    if changes is UNJUDGED:
-        return UNJUDGED
-    return [_registration_change(broker, 0, unknown_tags=unwritable_tags(unwritable)), *changes]
+    first = [_registration_change(broker, 0, unknown_tags=unwritable_tags(unwritable))]
+    return _of_portion(portion(changes, first=first))
 
 
 def _beaten_of(result: Any, view: Any, request: Any, **_: Any) -> object:
@@ -390,10 +392,8 @@ def _closed(view: Any, broker: Any, offline: Any) -> object:
         return directories.get(broker.broker_id) in lost
 
     changes = moved(view, is_there, removed=broker.broker_id)
-    if changes is UNJUDGED or len(changes) > 1_000:
-        return UNJUDGED
     left = [each for each in broker.directories if each not in lost]
-    return [*changes, _registration_change(broker, 2, log_dirs=left)], True
+    return portion(changes, [_registration_change(broker, 2, log_dirs=left)])
 
 
 def _portion_of(portion: Any, view: Any, *_: Any) -> object:
