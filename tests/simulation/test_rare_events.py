@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.support.rare_event_floors import count_runs, read_floors
+from tests.support.rare_event_floors import count_runs, reach, read_floors
 
 from barnabas.cli import simulate_runs
 from barnabas.simulation import rare_events
@@ -265,3 +265,16 @@ def test_two_hundred_seeds_reach_each_event_as_often_as_its_floor_says() -> None
     runs = count_runs()
     missing = {name: (runs[name], floor) for name, floor in read_floors().items() if runs[name] < floor}
     assert not missing, f"events, their runs and their floors: {missing}"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("three brokers", 64),  # a topic is replaced while another partition of the same request waits
+        ("zookeeper mode", 28),  # all processes are paused when a broker becomes leader
+        ("one broker", 22),  # portions of one partition
+    ],
+)
+def test_what_looked_wrong_once(kind: str, seed: int) -> None:
+    assert not reach(kind, seed).problem

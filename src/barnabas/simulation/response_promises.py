@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from barnabas.common.types import TopicPartition
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.replication.partition import Role
 from barnabas.simulation.exchanges import Exchange, Exchanges, Listener
 from barnabas.simulation.history import Place, Spot, Violation
@@ -41,6 +42,8 @@ class ResponsesAreTrue(Listener):
         self._epochs: dict[int, int] = {}
         #: The requests of fenced epochs that await their answer.
         self._fenced: dict[tuple[Exchange, int], str] = {}
+        #: The image of the node when a Produce request arrived.
+        self._images: dict[tuple[Exchange, int], MetadataImage] = {}
         #: Partition and first offset of an acknowledged batch -> its last offset.
         self._lasts: dict[tuple[TopicPartition, int], int] = {}
         #: The offsets that clients saw acknowledged: (first, last) of each batch.
@@ -55,6 +58,9 @@ class ResponsesAreTrue(Listener):
             self._check_clients()
 
     def on_request(self, exchange: Exchange, request: Request) -> None:
+        broker = self._cluster.nodes[exchange.node].broker if exchange.is_of_node else None
+        if request.api_key == PRODUCE and broker is not None:
+            self._images[exchange, request.correlation_id] = broker.metadata.image
         if exchange.is_of_node and (request.api_key != PRODUCE or has_transactional_id(request)):
             for producer_id, epoch in _identities(request):
                 if epoch < self._epochs.get(producer_id, -1):
@@ -87,6 +93,7 @@ class ResponsesAreTrue(Listener):
     def _look_up(self, exchange: Exchange, request: Request, frame: bytes) -> None:
         """Looks for each acknowledged batch in the log of the node that acknowledged it."""
         written = {each.place: each for each in batches_of(request)}
+        image = self._images.pop((exchange, request.correlation_id), EMPTY_IMAGE)
         for row in self._exchanges.produced(request, frame):
             if row.error:
                 self.refused += 1
@@ -97,19 +104,22 @@ class ResponsesAreTrue(Listener):
                 self._lasts[self._exchanges.place(row.place), row.base_offset] = last
             if sent is None or not sent.is_only or row.base_offset < 0:
                 continue
-            problem = self._find(exchange.node, sent, row.base_offset)
+            problem = self._find(exchange.node, sent, row.base_offset, image)
             if problem:
                 raise Violation(
                     f"acknowledged and not written: {exchange.node} answers {exchange.client} that its batch is at "
                     f"{self._exchanges.place(row.place)}@{row.base_offset}: {problem}"
                 )
 
-    def _find(self, name: str, sent: Written, offset: int) -> str:
+    def _find(self, name: str, sent: Written, offset: int, before: MetadataImage) -> str:
         node = self._cluster.nodes[name]
         place = self._exchanges.place(sent.place)
         found = None if node.broker is None else node.broker.replicas.find(*place)
         if found is None or found.role is not Role.LEADER or found.log.config.is_compacted:
             return ""  # The leader has resigned meanwhile, or compaction can have removed records.
+        topic = before.topics_by_name.get(place.topic)
+        if topic is not None and topic.topic_id != found.topic_id:
+            return ""  # The topic was replaced while other partitions of the request waited.
         log = found.log
         if not log.log_start_offset <= offset:
             return ""
