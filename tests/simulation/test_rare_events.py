@@ -274,6 +274,7 @@ def test_two_hundred_seeds_reach_each_event_as_often_as_its_floor_says() -> None
         ("three brokers", 64),  # a topic is replaced while another partition of the same request waits
         ("zookeeper mode", 28),  # all processes are paused when a broker becomes leader
         ("one broker", 22),  # portions of one partition
+        ("three brokers", 77),  # a broker loses all its log directories
     ],
 )
 def test_what_looked_wrong_once(kind: str, seed: int) -> None:

@@ -393,7 +393,9 @@ def _closed(view: Any, broker: Any, offline: Any) -> object:
 
     changes = moved(view, is_there, removed=broker.broker_id)
     left = [each for each in broker.directories if each not in lost]
-    return portion(changes, [_registration_change(broker, 2, log_dirs=left)])
+    # An empty list has the same bytes as none.
+    fields = {"log_dirs": left} if left else {}
+    return portion(changes, [_registration_change(broker, 2, **fields)])
 
 
 def _portion_of(portion: Any, view: Any, *_: Any) -> object:
