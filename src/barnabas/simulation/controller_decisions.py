@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final
 
+from barnabas.common import portions
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.requests import partitions
 from barnabas.decisions.leader_election import Election
 from barnabas.simulation.partition_decisions import State, Target, after, changed_by, state_of, target_of
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
@@ -229,7 +229,7 @@ def portion(changes: Any, last: Sequence[object] = (), first: Sequence[object] =
     """Returns the records of the first portion, and whether it is the last one. A seed can draw short portions."""
     if changes is UNJUDGED:
         return UNJUDGED
-    size = partitions.PARTITIONS_IN_PORTION
+    size = portions.PARTITIONS_IN_PORTION
     if len(changes) > size:
         return [*first, *changes[:size]], False
     return [*first, *changes, *last], True
