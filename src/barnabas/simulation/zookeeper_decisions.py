@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
+from barnabas.controller.zookeeper import slices
 from barnabas.controller.zookeeper.znode_writes import ZnodeWrite
 from barnabas.metadata.topics import PartitionImage, partition_from_record
 from barnabas.simulation.controller_decisions import (
@@ -26,8 +27,6 @@ from barnabas.zookeeper.wire.codes import OpCode
 
 _NOBODY, _ANY, _NO_STATE = -1, -1, -1
 _LOST: Final = bytes(15) + b"\x02"
-#: The partitions of one part of a request.
-_PART: Final = 100
 
 
 # -- parts of requests
@@ -36,12 +35,12 @@ _PART: Final = 100
 def _parts_of_rows(topics: Iterable[tuple[Any, list[Any]]]) -> list[list[Any]]:
     """Returns the rows (topic, row) of each part; a topic without rows takes no space."""
     parts: list[list[Any]] = [[]]
-    left = _PART
+    left = slices.PARTITIONS_AT_ONCE
     for topic, rows in topics:
         for row in rows or [None]:
             if left == 0:
                 parts.append([])
-                left = _PART
+                left = slices.PARTITIONS_AT_ONCE
             parts[-1].append((topic, row))
             left -= row is not None
     return parts
@@ -138,7 +137,7 @@ def _filled(sizes: Iterable[tuple[str, int]]) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     used = 0
     for name, taken in rows.items():
-        if used and used + sum(taken) > _PART:
+        if used and used + sum(taken) > slices.PARTITIONS_AT_ONCE:
             parts.append([])
             used = 0
         parts[-1] += [name] * len(taken)
