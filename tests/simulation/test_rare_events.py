@@ -273,7 +273,10 @@ def test_two_hundred_seeds_reach_each_event_as_often_as_its_floor_says() -> None
     [
         ("three brokers", 64),  # a topic is replaced while another partition of the same request waits
         ("zookeeper mode", 28),  # all processes are paused when a broker becomes leader
+        ("three brokers", 86),  # a request that adds a partition succeeds, and its answer is lost
         ("one broker", 22),  # portions of one partition
+        ("one broker", 42),  # the only broker leads before the controller has decided what its power failure means
+        ("zookeeper mode", 62),  # requests of few rows
         ("three brokers", 77),  # a broker loses all its log directories
     ],
 )

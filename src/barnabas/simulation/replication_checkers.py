@@ -218,6 +218,16 @@ class Committed:
                     ((topic, index), partition.log.log_end_offset),
                 )
 
+    def _is_alone_and_unregistered(self, node: Node) -> bool:
+        """Returns whether this is the only broker, and the controller knows it only as an earlier incarnation. It leads
+        at once, because no other broker can have newer records; the controller decides about lost
+        records with its registration, which can come in several portions.
+        """
+        registered = self._image.brokers.get(int(node.name.removeprefix("broker")))
+        if len(self._image.brokers) != 1 or registered is None or node.broker is None:
+            return False
+        return node.broker.replicas.environment.broker_epoch() != registered.epoch
+
     def _on_new_leader(self, node: Node, partition: Partition) -> None:
         """Checks that a new leader has all records committed in earlier epochs, except for deleted ones.
 
@@ -226,7 +236,7 @@ class Committed:
         """
         tp = partition.topic_partition
         key = (tp, partition.topic_id)
-        if partition.leader_epoch < self._epochs.get(key, -1):
+        if partition.leader_epoch < self._epochs.get(key, -1) or self._is_alone_and_unregistered(node):
             return
         self._epochs[key] = partition.leader_epoch
         end = self.ends.get(key, 0)
