@@ -32,8 +32,8 @@ UNJUDGED: Final = object()
 _COMPARED_AT_FIRST: Final = 25
 _COMPARED: Final = 16
 #: The calls of a frequent function that are judged: the first ones, and then one of so many.
-_JUDGED_AT_FIRST: Final = 100
-_JUDGED: Final = 25
+_JUDGED_AT_FIRST: Final = 30
+_JUDGED: Final = 50
 _PRODUCT: Final = "barnabas."
 _REFUSALS: Final = (RequestFailed, RecordsRejected, FatalFault)
 
@@ -95,9 +95,8 @@ class SecondDecisions:
     def judging(self) -> Iterator[None]:
         """Judges all decisions while the context is open. Raises LookupError if a function does not exist."""
         with ExitStack() as stack:
-            for row in self._table:
-                for owner, name, replacement in self._replacements(row):
-                    stack.enter_context(replaced(owner, name, replacement))
+            for owner, name, replacement in self._replacements():
+                stack.enter_context(replaced(owner, name, replacement))
             self._is_open = True
             stack.callback(self._close)
             yield
@@ -106,22 +105,29 @@ class SecondDecisions:
     def _close(self) -> None:
         self._is_open = False
 
-    def _replacements(self, row: SecondDecision) -> list[tuple[Any, str, Any]]:
+    def _replacements(self) -> list[tuple[Any, str, Any]]:
         """Returns what is replaced: a method in its class, a function in its module and in all that imported it."""
-        module_name, _, path = row.target.partition(":")
-        module = importlib.import_module(_PRODUCT + module_name)
-        *owners, name = path.split(".")
-        owner: Any = module
-        for each in owners:
-            owner = vars(owner)[each]
-        original: Any = vars(owner).get(name)
-        if not callable(original):
-            raise LookupError(f"{row.target} is not a function")
-        judged = self._judged(original, row)
-        if owners:
-            return [(owner, name, judged)]
-        loaded = [each for key, each in sorted(sys.modules.items()) if key.startswith(_PRODUCT)]
-        return [(each, name, judged) for each in loaded if vars(each).get(name) is original]
+        found: list[tuple[Any, str, Any]] = []
+        functions: dict[int, Any] = {}
+        for row in self._table:
+            module_name, _, path = row.target.partition(":")
+            owner: Any = importlib.import_module(_PRODUCT + module_name)
+            *owners, name = path.split(".")
+            for each in owners:
+                owner = vars(owner)[each]
+            original: Any = vars(owner).get(name)
+            if not callable(original):
+                raise LookupError(f"{row.target} is not a function")
+            judged = self._judged(original, row)
+            if owners:
+                found.append((owner, name, judged))
+            else:
+                functions[id(original)] = judged
+        for key, module in list(sys.modules.items()):
+            if key.startswith(_PRODUCT):
+                own = vars(module)
+                found += [(module, name, functions[id(own[name])]) for name in own if id(own[name]) in functions]
+        return found
 
     def _judged(self, original: Callable[..., Any], row: SecondDecision) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(original):

@@ -13,6 +13,7 @@ from tests.property import test_raft_state as models
 from tests.simulation.raft import mistakes
 
 from barnabas.common.errors import FatalFault
+from barnabas.simulation.history import Violation
 from barnabas.simulation.worlds.quorum_plan import Plan
 from barnabas.simulation.worlds.quorum_world import World
 
@@ -56,6 +57,6 @@ def test_the_explorer_finds_it(
     for seed in range(first, first + _SEEDS_MAX):
         try:
             World(plan(seed)).run()
-        except (AssertionError, FatalFault):
+        except (AssertionError, FatalFault, Violation):
             return
     raise AssertionError(f"{mistake.__name__} was not found by the seeds {first} to {first + _SEEDS_MAX - 1}")
