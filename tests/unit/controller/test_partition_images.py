@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.decisions.partition import NO_LEADER_CHANGE, PartitionImage
+from barnabas.decisions.partition import MIGRATING_DIRECTORY, NO_LEADER_CHANGE, PartitionImage
 from barnabas.protocol.messages.records_metadata import PartitionChangeRecord
 
 BEFORE = PartitionImage((1, 2, 3), (1, 2), 1, 4, 9, (b"a" * 16, b"b" * 16, b"c" * 16), (3,), (2,), 0, (3,), (1,))
@@ -47,7 +47,7 @@ def test_a_leader_in_the_record_raises_the_leader_epoch_even_if_it_is_the_same(l
 
 def test_replicas_without_directories_are_in_unknown_ones() -> None:
     record = PartitionChangeRecord(leader=NO_LEADER_CHANGE, leader_recovery_state=-1, replicas=[1, 2])
+    assert BEFORE.merge(record).directories == (MIGRATING_DIRECTORY,) * 2
+    record.directories = [b"d" * 16]
     with pytest.raises(AssertionError, match="a directory for each replica"):
         BEFORE.merge(record)
-    record.directories = []
-    assert len(BEFORE.merge(record).directories) == 2
