@@ -482,7 +482,8 @@ class Channel:
             self._fail(TimeoutError("no answer in time"))
         waiting = [*self._queue, *(pending for _, pending in self._in_flight)]
         late = [pending for pending in waiting if pending.deadline_ms <= now_ms and not pending.is_timed_out]
-        self._queue = deque(pending for pending in self._queue if pending.deadline_ms > now_ms)
+        if late:
+            self._queue = deque(pending for pending in self._queue if pending.deadline_ms > now_ms)
         deadlines = [pending.link_deadline_ms for _, pending in self._in_flight]
         deadlines += [pending.deadline_ms for pending in waiting if pending.deadline_ms > now_ms]
         if self._end is not None and is_in_setup and self._end is end:

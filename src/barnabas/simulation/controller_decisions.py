@@ -235,11 +235,11 @@ def portion(changes: Any, last: Sequence[object] = (), first: Sequence[object] =
     return [*first, *changes, *last], True
 
 
-def _portion_of(portion: Any, view: Any, *_: Any, **__: Any) -> object:
+def portion_of(portion: Any, view: Any, *_: Any, **__: Any) -> object:
     return shown_records(view, portion.records), portion.is_last
 
 
-def _broker_change(broker: Any, version: int, **fields: object) -> tuple[Any, ...]:
+def broker_change(broker: Any, version: int, **fields: object) -> tuple[Any, ...]:
     values = {"broker_id": broker.broker_id, "broker_epoch": broker.epoch, **fields}
     return "BrokerRegistrationChangeRecord", version, {key: value for key, value in values.items() if value != 0}
 
@@ -252,7 +252,7 @@ def _is_same(view: Any, broker: Any) -> bool:
 _NOTHING: Final[tuple[list[object], bool]] = ([], True)
 
 
-def _fenced(view: Any, broker: Any) -> object:
+def fenced(view: Any, broker: Any) -> object:
     if not _is_same(view, broker):
         return _NOTHING
     changes = moved(view, lambda partition: broker.broker_id in partition.isr, removed=broker.broker_id)
@@ -260,11 +260,11 @@ def _fenced(view: Any, broker: Any) -> object:
 
 
 def _fence(broker: Any, fenced: int) -> tuple[Any, ...]:
-    name, version, fields = _broker_change(broker, 0)
+    name, version, fields = broker_change(broker, 0)
     return name, version, {**fields, "fenced": fenced}
 
 
-def _unfenced(view: Any, broker: Any) -> object:
+def unfenced(view: Any, broker: Any) -> object:
     now = view.image.brokers.get(broker.broker_id)
     if now is None or now.epoch != broker.epoch or (now is not broker and now.fenced):
         return _NOTHING
@@ -272,12 +272,12 @@ def _unfenced(view: Any, broker: Any) -> object:
     return portion(changes, first=[_fence(broker, -1)] if now is broker else [])
 
 
-def _stopping(view: Any, broker: Any) -> object:
+def stopping(view: Any, broker: Any) -> object:
     if not _is_same(view, broker):
         return _NOTHING
     changes = moved(view, lambda partition: broker.broker_id in partition.isr, removed=broker.broker_id)
     begun = view.image.brokers[broker.broker_id].in_controlled_shutdown
-    return portion(changes, first=[] if begun else [_broker_change(broker, 1, in_controlled_shutdown=1)])
+    return portion(changes, first=[] if begun else [broker_change(broker, 1, in_controlled_shutdown=1)])
 
 
 def _near_brokers(view: Any, broker: Any) -> Iterator[Arguments]:
@@ -288,7 +288,7 @@ def _near_brokers(view: Any, broker: Any) -> Iterator[Arguments]:
         yield view, replace(other, rack="another")
 
 
-def _ended(view: Any, broker_id: int, *, clean: bool) -> object:
+def ended(view: Any, broker_id: int, *, clean: bool) -> object:
     if clean or view.image.metadata_version < _ELRS:
         return portion(moved(view, lambda partition: broker_id in partition.isr, removed=broker_id))
     return portion(moved(view, lambda partition: broker_id in (*partition.isr, *partition.elr), unclean=broker_id))
@@ -388,10 +388,10 @@ _BROKERS: Final = "controller.requests.brokers:"
 
 CONTROLLER_DECISIONS: Final = costly(
     SecondDecision(_BROKERS + "registration", _registered, _near_epochs, _id_of),
-    SecondDecision(_BROKERS + "fence", _fenced, _near_brokers, _portion_of),
-    SecondDecision(_BROKERS + "unfence", _unfenced, _near_brokers, _portion_of),
-    SecondDecision(_BROKERS + "shut_down", _stopping, _near_brokers, _portion_of),
-    SecondDecision(_BROKERS + "end_incarnation", _ended, _near_incarnations, _portion_of),
+    SecondDecision(_BROKERS + "fence", fenced, _near_brokers, portion_of),
+    SecondDecision(_BROKERS + "unfence", unfenced, _near_brokers, portion_of),
+    SecondDecision(_BROKERS + "shut_down", stopping, _near_brokers, portion_of),
+    SecondDecision(_BROKERS + "end_incarnation", ended, _near_incarnations, portion_of),
     SecondDecision(_BROKERS + "unregister", _unregistered, _near_ids, result_of),
     SecondDecision("controller.requests.view:ControllerView.usable_brokers", _usable, _near_placed, _usable_of),
     SecondDecision("controller.requests.view:ControllerView.rules", _expected_rules, _near_rules, _rules_of),

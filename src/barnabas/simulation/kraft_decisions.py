@@ -12,13 +12,19 @@ from typing import Any, Final
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.metadata.unwritable import unwritable_tags
 from barnabas.simulation.controller_decisions import (
+    broker_change,
     change_of,
+    ended,
+    fenced,
     is_active,
     moved,
     portion,
+    portion_of,
     refuse,
     rules_for,
     shown_records,
+    stopping,
+    unfenced,
 )
 from barnabas.simulation.partition_decisions import target_of
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision, costly
@@ -201,18 +207,12 @@ def _registered(
         state = (known.epoch, known.fenced, known.in_controlled_shutdown)
         return [("registered", facts, kept, state, version)], known.epoch, "REGISTRATION_AMENDED", True
     is_clean = known is None or known.epoch == request.previous_broker_epoch
-    changes = _without_former(view, request.broker_id, is_clean=is_clean)
-    if changes is UNJUDGED or not portion(changes)[1]:
+    former: Any = ended(view, request.broker_id, clean=is_clean)
+    if former is UNJUDGED or not former[1]:
         return UNJUDGED
     epoch = next_offset()
     event = "NEW_INCARNATION" if is_clean else "UNCLEAN_INCARNATION"
-    return [*changes, ("registered", facts, kept, (epoch, True, False), version)], epoch, event, True
-
-
-def _without_former(view: Any, broker_id: int, *, is_clean: bool) -> Any:
-    if is_clean or view.image.metadata_version < _ELRS:
-        return moved(view, lambda partition: broker_id in partition.isr, removed=broker_id)
-    return moved(view, lambda partition: broker_id in (*partition.isr, *partition.elr), unclean=broker_id)
+    return [*former[0], ("registered", facts, kept, (epoch, True, False), version)], epoch, event, True
 
 
 def _check_directories(view: Any, request: Any) -> None:
@@ -300,50 +300,32 @@ def _beaten(view: Any, request: Any, *, lowest_offset: int, shutdown_offset: int
     leads = any(
         each.leader == broker.broker_id for topic in view.image.topics_by_name.values() for each in topic.partitions
     )
-    fenced, stop, event = broker.fenced, False, "BROKER_HEARTBEAT"
+    is_fenced, stop, event = broker.fenced, False, "BROKER_HEARTBEAT"
     records: Any = []
     if broker.fenced:
         stop = request.want_shut_down
         if not stop and not request.want_fence and is_caught_up and not (full and is_news):
-            fenced, event = False, "UNFENCED"
-            records = _joined(view, broker)
+            is_fenced, event = False, "UNFENCED"
+            records = _records_of(unfenced(view, broker))
     elif request.want_fence:
-        fenced, stop, event = True, request.want_shut_down, "FENCED_ON_REQUEST"
-        records = _left(view, broker, "fence")
+        is_fenced, stop, event = True, request.want_shut_down, "FENCED_ON_REQUEST"
+        records = _records_of(fenced(view, broker))
     elif request.want_shut_down or broker.in_controlled_shutdown:
         event = "CONTROLLED_SHUTDOWN"
         if leads:
-            records = _left(view, broker, "stop")
+            records = _records_of(stopping(view, broker))
         elif shutdown_offset <= lowest_offset or not broker.in_controlled_shutdown:
-            fenced = stop = True
-            records = _left(view, broker, "fence")
+            is_fenced = stop = True
+            records = _records_of(fenced(view, broker))
     if records is UNJUDGED:
         return UNJUDGED
     if not records and is_news:
         event = "REFUSES_WRITES" if full else "ACCEPTS_WRITES"
         records = _full(view, broker, full)
-    return UNJUDGED if records is UNJUDGED else ((is_caught_up, fenced, stop), event, records)
+    return UNJUDGED if records is UNJUDGED else ((is_caught_up, is_fenced, stop), event, records)
 
 
-def _registration_change(broker: Any, version: int, **fields: object) -> tuple[Any, ...]:
-    values = {"broker_id": broker.broker_id, "broker_epoch": broker.epoch}
-    return "BrokerRegistrationChangeRecord", version, {**{key: each for key, each in values.items() if each}, **fields}
-
-
-def _joined(view: Any, broker: Any) -> Any:
-    changes = moved(view, lambda partition: partition.leader == _NOBODY, added=broker.broker_id)
-    return _of_portion(portion(changes, first=[_registration_change(broker, 0, fenced=-1)]))
-
-
-def _left(view: Any, broker: Any, how: str) -> Any:
-    changes = moved(view, lambda partition: broker.broker_id in partition.isr, removed=broker.broker_id)
-    if how == "fence":
-        return _of_portion(portion(changes, [_registration_change(broker, 0, fenced=1)]))
-    begun = [] if broker.in_controlled_shutdown else [_registration_change(broker, 1, in_controlled_shutdown=1)]
-    return _of_portion(portion(changes, first=begun))
-
-
-def _of_portion(found: Any) -> Any:
+def _records_of(found: Any) -> Any:
     return found if found is UNJUDGED else found[0]
 
 
@@ -353,8 +335,8 @@ def _full(view: Any, broker: Any, full: list[bytes]) -> Any:
     brokers = view.image.brokers.set(broker.broker_id, replace(broker, unwritable=unwritable))
     after = replace(view, image=replace(view.image, brokers=brokers))
     changes = moved(after, lambda partition: broker.broker_id in partition.isr)
-    first = [_registration_change(broker, 0, unknown_tags=unwritable_tags(unwritable))]
-    return _of_portion(portion(changes, first=first))
+    first = [broker_change(broker, 0, unknown_tags=unwritable_tags(unwritable))]
+    return _records_of(portion(changes, first=first))
 
 
 def _beaten_of(result: Any, view: Any, request: Any, **_: Any) -> object:
@@ -369,8 +351,8 @@ def _near_beats(view: Any, request: Any, *, lowest_offset: int, shutdown_offset:
     if broker is None:
         return
     yield view, _with(request, broker_epoch=broker.epoch + 1)
-    for fenced, stopping in ((True, False), (False, False), (False, True)):
-        state = replace(broker, fenced=fenced, in_controlled_shutdown=stopping)
+    for is_fenced, is_stopping in ((True, False), (False, False), (False, True)):
+        state = replace(broker, fenced=is_fenced, in_controlled_shutdown=is_stopping)
         other = replace(view, image=replace(view.image, brokers=view.image.brokers.set(broker.broker_id, state)))
         for wants_fence, wants_stop in ((False, False), (True, False), (False, True), (True, True)):
             wanted = {"want_fence": wants_fence, "want_shut_down": wants_stop, "offline_log_dirs": []}
@@ -395,11 +377,7 @@ def _closed(view: Any, broker: Any, offline: Any) -> object:
     left = [each for each in broker.directories if each not in lost]
     # An empty list has the same bytes as none.
     fields = {"log_dirs": left} if left else {}
-    return portion(changes, [_registration_change(broker, 2, **fields)])
-
-
-def _portion_of(portion: Any, view: Any, *_: Any) -> object:
-    return shown_records(view, portion.records), portion.is_last
+    return portion(changes, [broker_change(broker, 2, **fields)])
 
 
 def _near_closed(view: Any, broker: Any, offline: Any) -> Iterator[Arguments]:
@@ -493,6 +471,6 @@ KRAFT_DECISIONS: Final = costly(
     SecondDecision(_SESSIONS + "lowest_offset", _lowest, _near_lowest),
     SecondDecision(_REGISTRATIONS + "register", _registered, _near_registrations, _registered_of),
     SecondDecision(_REGISTRATIONS + "heartbeat", _beaten, _near_beats, _beaten_of),
-    SecondDecision(_REGISTRATIONS + "close_directories", _closed, _near_closed, _portion_of),
+    SecondDecision(_REGISTRATIONS + "close_directories", _closed, _near_closed, portion_of),
     SecondDecision("controller.kraft.directories:assign_replicas", _placed, _near_placed, _placed_of),
 )
