@@ -1,4 +1,4 @@
-"""One broker in memory, its clients' requests, and a plain model of what it must answer.
+"""A broker in memory, its clients' requests, and a plain model of what it must answer.
 
 The broker is real, from bytes to files; a seed takes some tens of milliseconds. Clients produce with and without
 sequences, fetch with and without sessions, wait for records, look up offsets, delete records, and describe the cluster

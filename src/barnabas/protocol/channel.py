@@ -104,7 +104,7 @@ class _PendingRequest:
         "deadline_ms",
         "is_timed_out",
         "link_deadline_ms",
-        "renewed_timeout_ms",
+        "renews_timeout",
         "reply",
         "request",
         "timeout_ms",
@@ -113,7 +113,14 @@ class _PendingRequest:
     )
 
     def __init__(
-        self, request: Message, reply: Reply, deadline_ms: int, version_max: int | None, renewed_timeout_ms: int = 0
+        self,
+        request: Message,
+        reply: Reply,
+        deadline_ms: int,
+        version_max: int | None,
+        timeout_ms: int = 0,
+        *,
+        renews_timeout: bool = False,
     ) -> None:
         self.request = request
         self.reply = later(reply)
@@ -121,10 +128,10 @@ class _PendingRequest:
         self.deadline_ms = deadline_ms
         #: The time at which the link is closed if there is no response by then.
         self.link_deadline_ms = deadline_ms
-        self.timeout_ms = 0
+        self.timeout_ms = timeout_ms
         self.is_timed_out = False
-        #: The time that starts again with each received piece of a response; 0 if it does not start again.
-        self.renewed_timeout_ms = renewed_timeout_ms
+        #: Whether the timeout starts again with each received piece of a response.
+        self.renews_timeout = renews_timeout
         self.version_max = version_max
         self.version = -1
 
@@ -200,8 +207,7 @@ class Channel:
         """
         timeout_ms = self._times.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._host.clock.now_ms() + timeout_ms
-        pending = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms if renews_timeout else 0)
-        pending.timeout_ms = timeout_ms
+        pending = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms, renews_timeout=renews_timeout)
         if self._closed:
             self._host.timers.call_soon(lambda: reply(None))
             return
@@ -472,8 +478,8 @@ class Channel:
         setup_is_late = end is not None and is_in_setup and end.setup_deadline_ms <= now_ms
         if end is not None:
             for _, pending in self._in_flight:
-                if pending.renewed_timeout_ms:
-                    pending.deadline_ms = max(pending.deadline_ms, end.received_ms + pending.renewed_timeout_ms)
+                if pending.renews_timeout:
+                    pending.deadline_ms = max(pending.deadline_ms, end.received_ms + pending.timeout_ms)
                     pending.link_deadline_ms = max(pending.link_deadline_ms, pending.deadline_ms)
         if setup_is_late or any(pending.link_deadline_ms <= now_ms for _, pending in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:

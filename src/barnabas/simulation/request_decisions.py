@@ -185,7 +185,7 @@ def _first_problem(view: Any, record: Any, version: int, index: int) -> str:
 
 
 def _near_topics(view: Any, request: Any, actor: str) -> Iterator[Arguments]:
-    """Nothing that draws: only requests that are refused."""
+    """Yields requests that are refused: others would draw random numbers."""
     make, row = type(request), type(request).CreatableTopic
     existing = [*list(view.image.topics_by_name)[:1], "a", "x" * 250, "", ".", "a/b"]
     topics = [row(name=name, num_partitions=1, replication_factor=0) for name in existing]

@@ -1,4 +1,4 @@
-"""One replica of a log in a small world, and the list of its batches."""
+"""A replica of a log in a small world, and the list of its batches."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Setting(Protocol):
 
 
 class LogCopy:
-    """One replica: a log on a disk of its own, and the list. Changes are made in both."""
+    """A replica: a log on a disk of its own, and the list. Changes are made in both."""
 
     def __init__(self, world: Setting, root: str) -> None:
         self._world = world

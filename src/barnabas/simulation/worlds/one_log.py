@@ -1,4 +1,4 @@
-"""One log against a list of batches: each seed appends as leader and as follower, rolls, truncates, deletes records and
+"""A log against a list of batches: each seed appends as leader and as follower, rolls, truncates, deletes records and
 old segments, restarts cleanly and after a kill, and reads by offset, by time and by epoch, also data that is not in
 memory.
 

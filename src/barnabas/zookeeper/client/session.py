@@ -346,7 +346,8 @@ class _End:
     def __init__(self, session: Session, server: HostPort) -> None:
         self._session = session
         self.server = server
-        #: None until the server sends something: a server that hangs accepts thousands of connections.
+        #: The buffer for what the server sends; None before that, because a server that hangs accepts thousands of
+        #: connections.
         self._area: memoryview | None = None
         self._frames = FrameReader(_ANSWER_BYTES_MAX)
         self.last_heard_ms = 0
