@@ -87,7 +87,7 @@ def _wait(throttle: Any, now_ms: int) -> int:
 
 
 def _near_wait(throttle: Any, now_ms: int) -> Iterator[Arguments]:
-    """Yields one and two windows, with a byte less and more than the rate allows, at the age at which they are dropped."""
+    """Yields one and two windows, a byte below and above what the rate allows, at the age at which they are dropped."""
     for windows, window_ms, rate in ((2, 1_000, 100), (1, 500, 0), (3, 1_000, _UNLIMITED), (11, 1_000, 1)):
         allowed = rate * window_ms // 1000 if rate < _UNLIMITED else 500
         for samples in ([], [[0, allowed]], [[0, allowed + 1]], [[0, 3 * allowed], [window_ms, allowed]], [[0, 60]]):
