@@ -2,7 +2,8 @@
 
     --only explain [--rounds N] [--minutes M]      N seeds of each kind (default 20, quick 1), at most M minutes
 
-Two worker processes run one case at a time each. Up to ten seeds are run with real processes as well. The report is
+Two worker processes run one case at a time each. Up to ten seeds are run with real processes as well. Cases that
+`bench/results` has are not run again, except with --quick: remove the file to measure anew. The report is
 `docs/explain-score.md`.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ import explain_processes
 import report
 from explain_cases import QUIET, Case, case
 from explain_driver import SCORING_SEED, Unsettled, pair_of
+from explain_kept import NAME, Job, KeptCases
 from explain_kinds import KINDS, UNSEEN
 from explain_metrics import abstentions, accuracy_at, of_causes, quantile, sure_and_wrong
 from explain_report import page
@@ -27,7 +29,8 @@ from workloads import Experiment, Goal, Metric
 
 _WORKERS: Final = 2
 _TUNING_SEEDS: Final = 3
-_QUIET_HOURS: Final = 0.25
+_QUIET_HOURS: Final = 0.5
+_SAVED_AFTER_S: Final = 60
 _PROCESS_ROUNDS: Final = 10
 _PROCESS_MINUTES: Final = 60
 
@@ -49,33 +52,40 @@ EXPLAIN = Experiment(
 )
 
 
-def jobs(seeds: Iterable[int]) -> Iterator[tuple[str, int]]:
-    """Yields the cases, seed by seed, so that every kind has as many when the time is over."""
+def jobs(seeds: Sequence[int]) -> Iterator[Job]:
+    """Yields the cases, seed by seed, so that every kind has as many when the time is over; quiet times come last."""
     for seed in seeds:
-        yield from ((kind, seed) for kind in (*KINDS, *UNSEEN, pair_of(seed), f"{QUIET}:{_QUIET_HOURS}"))
+        yield from ((kind, seed) for kind in (*KINDS, *UNSEEN, pair_of(seed)))
+    yield from ((f"{QUIET}:{_QUIET_HOURS}", seed) for seed in seeds)
 
 
-def _run(job: tuple[str, int]) -> Case | None:
+def _run(job: Job) -> Case | None:
     try:
         return case(*job)
     except Unsettled:
         return None
 
 
-def measure(wanted: Iterable[tuple[str, int]], minutes: float) -> list[Case]:
-    """Runs cases until all are done, or the time is over; those whose cluster does not become whole are left out."""
+def measure(wanted: Sequence[Job], kept: KeptCases, minutes: float) -> list[Case]:
+    """Runs the cases that are not kept, until all are done or the time is over. Those whose cluster does not become
+    whole are left out.
+    """
     end = time.monotonic() + minutes * 60
-    queue = iter(wanted)
-    found: list[Case] = []
-    live: set[concurrent.futures.Future[Case | None]] = set()
+    queue = kept.missing(wanted)
+    live: dict[concurrent.futures.Future[Case | None], Job] = {}
+    saved = time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(_WORKERS) as pool:
         while True:
             while len(live) < 2 * _WORKERS and time.monotonic() < end and (job := next(queue, None)) is not None:
-                live.add(pool.submit(_run, job))
+                live[pool.submit(_run, job)] = job
             if not live:
-                return found
-            done, live = concurrent.futures.wait(live, return_when=concurrent.futures.FIRST_COMPLETED)
-            found += [result for future in done if (result := future.result()) is not None]
+                kept.save()
+                return kept.of(wanted)
+            for future in concurrent.futures.wait(live, return_when=concurrent.futures.FIRST_COMPLETED).done:
+                kept.add(live.pop(future), future.result())
+            if time.monotonic() > saved + _SAVED_AFTER_S:
+                saved = time.monotonic()
+                kept.save()
 
 
 def values_of(cases: Sequence[Case]) -> dict[str, float]:
@@ -108,12 +118,21 @@ def table(experiment: Experiment) -> report.Table:
     )
 
 
-def run(experiment: Experiment, values: report.Values, out: Path = ROOT / "docs" / "explain-score.md") -> None:
+def run(
+    experiment: Experiment,
+    values: report.Values,
+    results: Path,
+    out: Path = ROOT / "docs" / "explain-score.md",
+) -> None:
     print("explain: the score", flush=True)
     rounds, minutes = int(experiment.options["rounds"]), float(experiment.options["minutes"])
     begun = time.monotonic()
-    tuning = measure(((kind, seed) for seed in range(1, 1 + min(rounds, _TUNING_SEEDS)) for kind in KINDS), minutes)
-    scoring = measure(jobs(range(SCORING_SEED, SCORING_SEED + rounds)), minutes - (time.monotonic() - begun) / 60)
+    kept = KeptCases(results / NAME)
+    tuning = measure(
+        [(kind, seed) for seed in range(1, 1 + min(rounds, _TUNING_SEEDS)) for kind in KINDS], kept, minutes
+    )
+    left = minutes - (time.monotonic() - begun) / 60
+    scoring = measure(list(jobs(range(SCORING_SEED, SCORING_SEED + rounds))), kept, left)
     scoring += explain_processes.measure(min(rounds, _PROCESS_ROUNDS), _PROCESS_MINUTES)
     out.write_text(page(out.read_text() if out.exists() else "", scoring, tuning), encoding="utf-8")
     for metric in experiment.metrics:

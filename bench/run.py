@@ -284,7 +284,7 @@ def main() -> int:
             **security.runs(data, targets, values),
             SCALE.name: lambda each: scale.run(each, values),
             HISTORY.name: lambda each: history_rows.run(each, data, values),
-            EXPLAIN.name: lambda each: explain_rows.run(each, values),
+            EXPLAIN.name: lambda each: explain_rows.run(each, values, data if arguments.quick else arguments.results),
             SPARK.name: lambda each: spark_rows.run(each, data, values),
             ORDERS.name: lambda each: order_rows.run(each, data, values),
             ZOOKEEPER.name: lambda each: zookeeper.run(each, data, targets, values),

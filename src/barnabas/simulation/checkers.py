@@ -59,9 +59,10 @@ class Watch:
         cluster = self._cluster
         world, nodes, unseen = cluster.world, cluster.nodes.values(), self._unseen
         dirty = world.dirty
-        self._run(self._checks, [node for node in nodes if node in dirty])
+        found = [node for node in nodes if node in dirty]
+        self._run(self._checks, found)
         if self._periodic:
-            unseen.update(node for node in nodes if node in dirty)
+            unseen.update(found)
             if world.now_us >= self._due_us:
                 self._due_us = world.now_us + _PERIOD_US
                 self._run(self._periodic, [node for node in nodes if node in unseen])

@@ -332,7 +332,9 @@ CLUSTER_DECISIONS: Final = (
     SecondDecision("replication.isr_reasons:read_reason", _reason, _near_reasons, _reason_of),
     SecondDecision("replication.leadership:FollowerState.fetched_within", _has_fetched, _near_fetch),
     SecondDecision("replication.leadership:FollowerState.is_caught_up", _keeps_up, _near_lag),
-    SecondDecision("replication.leadership:Leadership.high_watermark", _high_watermark, _near_high_watermark),
+    SecondDecision(
+        "replication.leadership:Leadership.high_watermark", _high_watermark, _near_high_watermark, probed=(15, 200)
+    ),
     SecondDecision("replication.leadership:Leadership.enlarged", _enlarged, _near_enlarged),
     SecondDecision("replication.leadership:Leadership.reduced", _reduced, _near_reduced),
     SecondDecision("replication.throttle:Throttle.record", _windows, _near_windows, _windows_of),

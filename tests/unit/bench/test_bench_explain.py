@@ -9,12 +9,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 
+import explain_kept
 import explain_metrics
 import explain_report
 import explain_rows
 from explain_baselines import Dictionary, Sign, baro, codes, nsigma
 from explain_cases import Case, answer
 from explain_driver import pair_of
+from explain_kept import KeptCases
 from explain_kinds import KINDS, PAIRED, UNSEEN
 from explain_metrics import OfCause, Share
 from explain_truth import AFTER_10_S, AFTER_HEALING, AT_ONCE, NOTHING, UNKNOWN, Answered, Episode, Guess, Truth, Waiting
@@ -157,3 +159,22 @@ def test_every_seed_has_every_kind() -> None:
 
 def test_an_answer_to_nothing() -> None:
     assert answer([]) == ()
+
+
+def test_cases_are_kept_and_not_run_again(tmp_path: Path) -> None:
+    truth = (Truth("crashed", "broker 1", 0, 20_000),)
+    answers = ((), (Guess("paused", "broker 2"),), (RIGHT, ELSEWHERE))
+    signs = (Sign("up", "broker 1"),)
+    kept = KeptCases(tmp_path / "results" / explain_kept.NAME)
+    found = Case("kill", 2000, truth, answers, None, 0.25, signs, (), signs)
+    kept.add(("kill", 2000), found)
+    kept.add(("stop", 2000), None)
+    kept.save()
+    again = KeptCases(tmp_path / "results" / explain_kept.NAME)
+    wanted = [("kill", 2000), ("stop", 2000), ("power", 2000)]
+    assert list(again.missing(wanted)) == [("power", 2000)]
+    assert again.of(wanted) == [found]
+    first = (tmp_path / "results" / explain_kept.NAME).read_bytes()
+    again.save()
+    assert (tmp_path / "results" / explain_kept.NAME).read_bytes() == first
+    assert explain_rows.measure(wanted[:2], again, minutes=1) == [found]
