@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import itertools
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -224,6 +225,14 @@ def test_a_scenario_that_does_not_end_fails() -> None:
 
     outcome = run_application(scenario, settings(1, brokers=1, timeout_s=50.0))
     assert "is not done after 50 virtual seconds" in outcome.problems[0]
+
+
+def test_an_error_without_a_message_is_shown_by_its_source() -> None:
+    async def scenario(sim: Simulation) -> None:
+        raise AssertionError
+
+    outcome = run_application(scenario, settings(1, brokers=1))
+    assert re.fullmatch(r"AssertionError: test_applications.py:\d+: raise AssertionError", outcome.problems[0])
 
 
 # The decorator.

@@ -19,6 +19,7 @@ from barnabas.simulation.application import (
     ApplicationSettings,
     Scenario,
     fault_kinds,
+    ignore_killed_programs,
     run_application,
     shorten_application,
 )
@@ -68,6 +69,7 @@ def scenario_of(app: str) -> Scenario:
 def run(app: str, settings: ApplicationSettings, count: int | None, jobs: int, *, as_json: bool) -> bool:
     """Runs one seed, or `count` of them, and shows the result. Returns whether one failed."""
     scenario = scenario_of(app)
+    ignore_killed_programs()
     if count is None:
         outcome = run_application(scenario, settings)
         if as_json:
@@ -106,6 +108,7 @@ def run(app: str, settings: ApplicationSettings, count: int | None, jobs: int, *
 
 def _run_one(work: tuple[str, ApplicationSettings]) -> ApplicationOutcome:
     app, settings = work
+    ignore_killed_programs()
     outcome = run_application(scenario_of(app), settings)
     if not outcome.failed:
         outcome.notes = []

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -311,7 +312,27 @@ async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicParti
     return [TopicPartition(topic, number) for number in sorted(numbers)]
 
 
+def _text(error: BaseException) -> str:
+    """Returns the error as a line. An assertion without a message is shown by its source."""
+    if isinstance(error, Violation | Livelock | NotSimulated):
+        return str(error)
+    text = str(error)
+    if not text and (frames := traceback.extract_tb(error.__traceback__)):
+        text = f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
+    return f"{type(error).__name__}: {text}"
+
+
+#: Killed programs leave coroutines behind.
+_NEVER_AWAITED: Final = "coroutine .* was never awaited"
+
 Scenario = Callable[[Simulation], Coroutine[Any, Any, Any]]
+
+
+def ignore_killed_programs() -> None:
+    """Silences the warnings of this process about the coroutines of killed programs, which can be deleted long after
+    their run.
+    """
+    warnings.filterwarnings("ignore", _NEVER_AWAITED, RuntimeWarning)
 
 
 def run_application(scenario: Scenario, settings: ApplicationSettings) -> ApplicationOutcome:
@@ -328,12 +349,10 @@ def run_application(scenario: Scenario, settings: ApplicationSettings) -> Applic
             recorded(simulation.history),
             confined(world, settings.packages, simulation.escaped),
         ):
-            # Killed programs leave coroutines behind.
-            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            ignore_killed_programs()
             simulation.run(scenario)
     except (Exception, NotSimulated) as error:
-        name = "" if isinstance(error, Violation | Livelock | NotSimulated) else f"{type(error).__name__}: "
-        problems = [f"{name}{error}"]
+        problems = [_text(error)]
         trace = "".join(traceback.format_exception(error))
         world.note("scenario", problems[0])
     return ApplicationOutcome(
