@@ -333,7 +333,7 @@ CLUSTER_DECISIONS: Final = (
     SecondDecision("replication.leadership:FollowerState.fetched_within", _has_fetched, _near_fetch),
     SecondDecision("replication.leadership:FollowerState.is_caught_up", _keeps_up, _near_lag),
     SecondDecision(
-        "replication.leadership:Leadership.high_watermark", _high_watermark, _near_high_watermark, probed=(15, 200)
+        "replication.leadership:Leadership.high_watermark", _high_watermark, _near_high_watermark, judged_every=8
     ),
     SecondDecision("replication.leadership:Leadership.enlarged", _enlarged, _near_enlarged),
     SecondDecision("replication.leadership:Leadership.reduced", _reduced, _near_reduced),

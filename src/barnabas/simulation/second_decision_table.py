@@ -41,7 +41,7 @@ def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
     decisions."""
     table = (
         *STORAGE_DECISIONS,
-        *(replace(row, is_frequent=True) for row in _FREQUENT),
+        *(replace(row, judged_every=50) for row in _FREQUENT),
         *CLUSTER_DECISIONS,
         *COORDINATOR_DECISIONS,
         *GROUP_DECISIONS,

@@ -31,9 +31,8 @@ UNJUDGED: Final = object()
 #: The calls of each costly function that are compared in a cluster.
 _COMPARED_AT_FIRST: Final = 25
 _COMPARED: Final = 16
-#: The calls of a frequent function that are judged: the first ones, and then one of so many.
+#: The calls of each function that are judged in any case.
 _JUDGED_AT_FIRST: Final = 30
-_JUDGED: Final = 50
 _PRODUCT: Final = "barnabas."
 _REFUSALS: Final = (RequestFailed, RecordsRejected, FatalFault)
 
@@ -63,8 +62,8 @@ class SecondDecision:
     #: Whether only a world that consists of such decisions compares every call and asks the probes: in a cluster that
     #: would take too long.
     is_costly: bool = False
-    #: Whether whole clusters call the function so often that only some of the calls are judged.
-    is_frequent: bool = False
+    #: After the first calls, one of so many is judged: whole clusters call some functions very often.
+    judged_every: int = 1
     #: The calls that are probed: the first ones, and then one of so many.
     probed: tuple[int, int] = (15, 25)
 
@@ -140,7 +139,8 @@ class SecondDecisions:
             self._probe(row, arguments, named, original)
             return self._decide(row, arguments, named, original)
 
-        if not row.is_frequent:
+        every = row.judged_every
+        if every == 1:
             return judged
         skipped = -_JUDGED_AT_FIRST
 
@@ -149,7 +149,7 @@ class SecondDecisions:
             nonlocal skipped
             skipped += 1
             if skipped > 0:
-                if skipped < _JUDGED:
+                if skipped < every:
                     return original(*arguments, **named)
                 skipped = 0
             return judged(*arguments, **named)
@@ -190,7 +190,7 @@ class SecondDecisions:
             return
         first, interval = row.probed
         call = self._calls[row.target]
-        if call > first // (1 + row.is_frequent) and call % interval:
+        if call > (first if row.judged_every == 1 else first // 2) and call % interval:
             return
         self._is_probing = True
         try:

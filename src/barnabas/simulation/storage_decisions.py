@@ -174,7 +174,7 @@ def _near_forgotten(entry: Any, wall_ms: int, expiration_ms: int) -> Iterator[Ar
 
 
 STORAGE_DECISIONS: Final = (
-    SecondDecision("storage.segment:Segment.should_roll", _is_full, _near_full),
+    SecondDecision("storage.segment:Segment.should_roll", _is_full, _near_full, judged_every=8),
     SecondDecision("storage.retention:surplus", _surplus, _near_surplus),
     SecondDecision("storage.retention:expired", _aged, _near_aged),
     SecondDecision("storage.compaction.record_filter:_select", _kept, _near_horizon, _offsets_of),
