@@ -133,7 +133,7 @@ def run(
     )
     left = minutes - (time.monotonic() - begun) / 60
     scoring = measure(list(jobs(range(SCORING_SEED, SCORING_SEED + rounds))), kept, left)
-    scoring += explain_processes.measure(min(rounds, _PROCESS_ROUNDS), _PROCESS_MINUTES)
+    scoring += explain_processes.measure(kept, min(rounds, _PROCESS_ROUNDS), _PROCESS_MINUTES)
     out.write_text(page(out.read_text() if out.exists() else "", scoring, tuning), encoding="utf-8")
     for metric in experiment.metrics:
         report.record(values, metric, "barnabas", values_of(scoring)[metric.name])
