@@ -30,7 +30,9 @@ def _near_fewest(choice: Any) -> Iterator[Arguments]:
 
 
 def _elected(elector: Any, topic: str, partition: int, candidates: Any) -> object:
-    """Returns the candidate that the strategy names, or the first one, and how many partitions each broker then leads."""
+    """Returns the candidate that the strategy names, or else the first one; and how many partitions each broker leads
+    afterwards.
+    """
     cluster, counted = elector._cluster, elector._leaders
     leaders = Counter(cluster.leaders() if counted is None else counted)
     chosen = candidates[0]
