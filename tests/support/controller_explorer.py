@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Final
 
 from tests.support.controller_world import ControllerWorld, directory_of, registration
 from tests.support.znode_explorer import ZnodeExplorer
 
-from barnabas.common.errors import RequestFailed
+from barnabas.common.errors import ConfigError, RequestFailed
 from barnabas.common.portions import whole
 from barnabas.common.types import ZERO_UUID
 from barnabas.controller.kraft import directories, features
@@ -31,7 +32,7 @@ from barnabas.controller.requests import (
 )
 from barnabas.controller.requests.view import ControllerView
 from barnabas.decisions import proposals
-from barnabas.decisions.strategies import LEAST_LEADERS, strategy_of
+from barnabas.decisions.strategies import ASSIGNMENT, LEAST_LEADERS, Choice, strategy_of
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
@@ -54,9 +55,54 @@ _ACTOR = "User:explorer"
 _FEATURES = ("metadata.version", "eligible.leader.replicas.version")
 
 
+#: The valid names of strategies, and the functions of this module that an operator could write.
+_OWN: Final = f"{__name__}:"
+_NAMES: Final = (
+    ASSIGNMENT,
+    LEAST_LEADERS,
+    *(_OWN + name for name in ("last", "of_the_first_rack", "wrong", "failing")),
+)
+_INVALID_NAMES: Final = (
+    "",
+    ":",
+    "last",
+    __name__,
+    _OWN,
+    ":last",
+    f"{_OWN}unknown",
+    f"{_OWN}_OWN",
+    "no.such.module:last",
+    "Assignment",
+    "least",
+    "zzz",
+)
+
+
+def last(choice: Choice) -> int:
+    return choice.candidates[-1]
+
+
+def of_the_first_rack(choice: Choice) -> int:
+    return min(choice.candidates, key=lambda broker: (choice.racks[broker] or "", choice.leaders.get(broker, 0)))
+
+
+def wrong(choice: Choice) -> object:
+    return (-1, "2", None, 99)[choice.partition % 4]
+
+
+def failing(choice: Choice) -> int:
+    return choice.candidates[0] // 0
+
+
 class _Reports:
+    """The reports about a strategy, which only an operator's mistaken one causes."""
+
+    def __init__(self) -> None:
+        self.is_mistaken = False
+
     def report(self, cause: object, message: str, error: BaseException | None = None) -> None:
-        raise Violation(f"a strategy failed: {message}")
+        if not self.is_mistaken or (error is None) != (cause == "strategy chose wrongly"):
+            raise Violation(f"a strategy failed: {message}")
 
 
 class ControllerExplorer:
@@ -73,8 +119,6 @@ class ControllerExplorer:
         elr = int(level >= 23 and random.random() < 0.7)
         self._world = ControllerWorld(properties, features=dict(zip(_FEATURES, (level, elr), strict=True)))
         self._world.random = SeededRandom(seed)  # type: ignore[assignment]
-        if random.random() < 0.25:
-            self._world.strategy = strategy_of(LEAST_LEADERS, _Reports())
         self._raises_epochs = random.random() < 0.2
         self._sessions = BrokerSessions(9_000)
         self._now_ms = 1_000
@@ -84,6 +128,8 @@ class ControllerExplorer:
             self._run()
 
     def _run(self) -> None:
+        if self._random.random() < 0.5:
+            self._choose_strategy()
         for broker_id in range(1, self._random.randrange(4, 7)):
             self._world.add_broker(broker_id, rack=self._random.choice(_RACKS))
         self._create()
@@ -91,6 +137,8 @@ class ControllerExplorer:
         steps += [self._create, self._grow, self._delete, self._configure, self._list, self._propose]
         steps += [self._set_quota, self._allocate, self._update_features, self._assign_directories, self._beat]
         steps += [self._contact, self._contact]
+        if self._world.strategy is not None:
+            steps += [self._choose_strategy, self._elect, self._elect_everywhere]
         for _ in range(_STEPS):
             try:
                 self._random.choice(steps)()
@@ -103,6 +151,23 @@ class ControllerExplorer:
     def _view(self) -> ControllerView:
         view = self._world.view()
         return replace(view, raises_leader_epochs=True) if self._raises_epochs else view
+
+    # -- strategies
+
+    def _choose_strategy(self) -> None:
+        """Names a strategy of elections, and then one that does not exist."""
+        name, reports = self._random.choice((*_NAMES, LEAST_LEADERS, LEAST_LEADERS)), _Reports()
+        reports.is_mistaken = name in (_OWN + "wrong", _OWN + "failing")
+        found = strategy_of(name, reports)
+        if (None if found is None else found.name) != (None if name == ASSIGNMENT else name):
+            raise Violation(f"the strategy {name} is {found}")
+        self._world.strategy = found
+        invalid = self._random.choice(_INVALID_NAMES)
+        try:
+            strategy_of(invalid, reports)
+        except ConfigError:
+            return
+        raise Violation(f"{invalid!r} names a strategy")
 
     # -- brokers
 

@@ -29,6 +29,8 @@ from tests.support.leader_explorer import LeaderExplorer
 from tests.support.move_explorer import MoveExplorer
 from tests.support.offset_explorer import OffsetExplorer
 from tests.support.transaction_explorer import TransactionExplorer
+from tests.support.znode_access_explorer import ZnodeAccessExplorer
+from tests.support.zookeeper_controller_explorer import ZookeeperControllerExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
@@ -123,6 +125,16 @@ def _leader(seed: int) -> Found:
     return None
 
 
+def _znodes(seed: int) -> Found:
+    ZnodeAccessExplorer(seed).run()
+    return None
+
+
+def _zookeeper_controllers(seed: int) -> Found:
+    ZookeeperControllerExplorer(seed).execute()
+    return None
+
+
 def _moves(seed: int) -> Found:
     MoveExplorer(seed).run()
     return None
@@ -197,6 +209,8 @@ KINDS: dict[str, Kind] = {
     "fetcher": Kind(_fetcher, 24),
     "leader": Kind(_leader, 24),
     "moves": Kind(_moves, 16),
+    "znodes": Kind(_znodes, 40),
+    "zookeeper controllers": Kind(_zookeeper_controllers, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),

@@ -188,6 +188,17 @@ def test_a_state_that_says_something_else_is_reported_with_what_it_says() -> Non
     assert conflict.found == {"/p/state": ZnodeContent(b"of another controller", 0)}
 
 
+def test_an_earlier_write_that_is_queued_again_does_not_hide_a_conflict() -> None:
+    """A group is divided, and the write behind it finds what a write of that group wanted."""
+    world = World("/a", "/b")
+    world.write(Unit("t", (create("/a", b"new"),)), Unit("t", (delete("/b"),)))
+    world.write(setting("/b"))
+    world.store.tree.delete("/b")
+    while world.store.waiting:
+        world.store.answer()
+    assert [[each.unit.writes[0].path for each in conflicts] for conflicts in world.settled] == [["/b"], ["/a"]]
+
+
 def test_deleting_what_is_gone_is_done() -> None:
     """G33: a deletion that is repeated after a lost answer finds nothing, as wanted."""
     world = World("/t", "/t/s")

@@ -247,7 +247,7 @@ class FencedWriter:
 
     def _judge(self, attempt: _Attempt, found: Mapping[str, ZnodeContent | None]) -> None:
         unit = attempt.units[0]
-        rest = tuple(write for write in unit.writes if not self._is_done(write, found[write.path]))
+        rest = tuple(write for write in unit.writes if not self._is_done(attempt, write, found[write.path]))
         fitting = tuple(write.fitting(found[write.path]) for write in rest)
         if not rest:
             self._settle(attempt, ())
@@ -257,13 +257,15 @@ class FencedWriter:
         else:
             self._settle(attempt, [Conflict(unit, found)])
 
-    def _is_done(self, write: ZnodeWrite, found: ZnodeContent | None) -> bool:
+    def _is_done(self, attempt: _Attempt, write: ZnodeWrite, found: ZnodeContent | None) -> bool:
         """Returns whether the znode has the content of this write, or of a later one: if both answers were lost, the
-        later write is queued again, and cannot have happened without this one.
+        later write is queued again, and cannot have happened without this one. Earlier ones are queued, too, if their
+        group was divided: what they wanted says nothing about this write.
         """
         if write.is_done(found):
             return True
-        later = (each for attempt in self._queue for unit in attempt.units for each in unit.writes)
+        queued = (other for other in self._queue if other.number > attempt.number)
+        later = (each for other in queued for unit in other.units for each in unit.writes)
         return any(each.path == write.path and each.is_done(found) for each in later)
 
     def _settle(self, attempt: _Attempt, conflicts: Sequence[Conflict]) -> None:
