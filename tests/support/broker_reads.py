@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
 from tests.support.broker_model import NOT_THERE, TOPICS, BrokerModel, Log, Place, SessionItem
 
 from barnabas.common.errors import ErrorCode
@@ -83,7 +86,10 @@ class BrokerReads(BrokerModel):
             session_epoch=-1,
             topics=self._requested(version, offsets, partition_bytes=partition_bytes, epoch=epoch),
         )
-        response = self._client.call(request, version, FetchResponse)
+        # What waits for the disk takes its whole share of the limit, so that others can get less.
+        may_wait = len(rows) == 1 or max_bytes == _ANY
+        with self._cold_disk() if may_wait and self._random.random() < 0.3 else nullcontext():
+            response = self._client.call(request, version, FetchResponse)
         self._check("the error of a fetch", (response.error_code, response.session_id), (0, 0))
         found = self._rows_of(version, response)
         self._check("the fetched partitions", list(found), rows)
@@ -91,6 +97,16 @@ class BrokerReads(BrokerModel):
         for row in rows:
             data = self._expect_row(version, row, offsets[row], found[row], min(partition_bytes, left), one, epoch)
             left, one = max(0, left - data), one and not data
+
+    @contextmanager
+    def _cold_disk(self) -> Iterator[None]:
+        """Has only some of the data in memory meanwhile."""
+        disk, share = self._world.host.disk, self._random.choice((0.3, 1.0))
+        disk.is_cold = lambda offset, size: self._random.random() < share
+        try:
+            yield
+        finally:
+            disk.is_cold = None
 
     def _offset(self, row: Place) -> int:
         log = self._logs.get(row, Log())

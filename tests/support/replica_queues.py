@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from barnabas.common.errors import ErrorCode
@@ -52,6 +53,7 @@ class ReplicaQueues:
         self._slices()
         self._unopened()
         self._expiration()
+        self._checks_at_any_time()
 
     def _check(self, what: str, found: object, expected: object) -> None:
         if found != expected:
@@ -259,3 +261,37 @@ class ReplicaQueues:
         checked.clear()
         host.time.run_for(2_000)
         self._check("checks after the end", checked, [])
+
+    def _checks_at_any_time(self) -> None:
+        """Checks that others ask for, at any time: the next one follows half a lag time after each."""
+        host = MemoryHost(seed=1)
+        begun: list[int] = []
+        checked: list[int] = []
+        count = self._random.choice((1, 2, 5_001))
+        led: Any = SimpleNamespace(shrink_isr=lambda: checked.append(1))
+
+        def partitions() -> Iterator[Any]:
+            begun.append(host.clock.now_ms())
+            return iter([led] * count)
+
+        environment: Any = self
+        expiration = IsrExpiration(host.timers, environment, partitions)
+        expiration.start()
+        pause_ms = count > 5_000
+        expected: list[int] = []
+        due_ms = _LAG_MS // 2
+        for _ in range(12):
+            asked_ms = host.clock.now_ms() + self._random.choice((10, 130, 499, 500, 501, 730, 1_700))
+            host.time.run_until(asked_ms)
+            while due_ms <= asked_ms:
+                expected.append(due_ms)
+                due_ms += _LAG_MS // 2 + pause_ms
+            expiration.check()
+            host.time.run_for(pause_ms)
+            expected.append(asked_ms)
+            due_ms = asked_ms + _LAG_MS // 2 + pause_ms
+            self._check("when ISRs are checked", begun, expected)
+        expiration.close()
+        host.time.run_for(2 * _LAG_MS)
+        self._check("checks after the end", begun, expected)
+        self._check("how many ISRs are checked", count <= len(checked) <= len(expected) * count, True)

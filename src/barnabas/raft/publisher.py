@@ -46,6 +46,10 @@ class MetadataPublisher:
         self._loader = MetadataLoader(image)
         self._bytes = 0
         self._caught_up = False
+        # This node has fallen behind: what still waits is part of the snapshot, and would be published after it.
+        changes, self._changes = self._changes, []
+        for change in changes:
+            self._store.on_catch_up_change(*change)
 
     def on_commit(self, batch: CommittedBatch) -> None:
         self._bytes += batch.size_bytes

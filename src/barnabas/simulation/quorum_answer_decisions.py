@@ -1,21 +1,19 @@
-"""Second decisions of the quorum's messages: what answers and requests contain, when timers are due, what is delivered,
-and what a node's files say about its metadata log.
+"""Second decisions of the quorum's messages: what answers and requests contain, when timers are due, and what a
+node's files say about its metadata log.
 
-A random delay is judged by its limits. Deliveries are judged with listeners of the probes alone.
+A random delay is judged by its limits.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import ZERO_UUID
-from barnabas.raft.commits import CommittedBatch
-from barnabas.raft.delivery import Delivery
 from barnabas.raft.log_checkpoint import VotingRestriction
+from barnabas.raft.peers import Alarm
 from barnabas.raft.quorum import Follower, Leader, Unattached
 from barnabas.raft.voters import VoterKey
 from barnabas.records.batch import decode_batch
@@ -45,6 +43,19 @@ def _is_candidate(core: Any) -> bool:
     return is_voter or (was_voter and quorum.history.voters_offset >= core.delivery.high_watermark)
 
 
+class _NoTimers:
+    """The timers of probes, which nobody waits for."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        return self
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Does nothing."""
+
+    def cancel(self) -> None:
+        """Does nothing."""
+
+
 def _left_ms(alarm: Any) -> int | None:
     return None if alarm._due_ms is None else alarm._due_ms - alarm._clock.now_ms()
 
@@ -62,11 +73,22 @@ def _election_alarm(_: Any, elections: Any, *more: Any) -> int | None:
 
 def _ended(elections: Any, delay_ms: int) -> object:
     core = elections._core
-    return min(delay_ms, core.times.election_timeout_ms), core.quorum.epoch
+    # The attempts of the epochs since the last leader count together.
+    attempts = elections._attempts if elections._ended_epoch >= 0 else 0
+    return min(delay_ms, core.times.election_timeout_ms), core.quorum.epoch, attempts
 
 
 def _after_end(_: Any, elections: Any, delay_ms: int) -> object:
-    return _left_ms(elections._alarm), elections._ended_epoch
+    return _left_ms(elections._alarm), elections._ended_epoch, elections._attempts
+
+
+def _near_ended(elections: Any, delay_ms: int) -> Iterator[Arguments]:
+    for ended_epoch in (-1, 0, 1, elections._core.quorum.epoch):
+        for attempts in (0, 3):
+            changed = copy(elections)
+            changed._alarm = Alarm(elections._core.host.clock, _NoTimers(), _NoTimers().cancel)
+            changed._ended_epoch, changed._attempts = ended_epoch, attempts
+            yield changed, delay_ms
 
 
 def _backed_off(elections: Any) -> object:
@@ -302,90 +324,6 @@ def _is_none(result: Any, *_: Any) -> bool:
     return result is None
 
 
-# -- deliveries
-
-
-class _Deaf:
-    """A listener of probes."""
-
-    def on_commit(self, batch: Any) -> None:
-        """Does nothing."""
-
-    def on_caught_up(self) -> None:
-        """Does nothing."""
-
-    def on_snapshot(self, snapshot_id: Any, snapshot: Any) -> None:
-        """Does nothing."""
-
-
-def _batch(base: int, last: int) -> CommittedBatch:
-    return CommittedBatch(base, last, 1, 0, 100, ())
-
-
-def _delivery(offset: int = 4, log_end: int | None = None) -> Any:
-    """Returns a delivery with the batches 4, 5 to 6, and 7 in the log; with `log_end` it is ahead of its log."""
-    made: Any = Delivery([_Deaf()])
-    made.offset, made._log_end, made.high_watermark = offset, log_end, offset
-    if log_end is None:
-        made._appended = deque([_batch(4, 4), _batch(5, 6), _batch(7, 7)])
-    return made
-
-
-def _is_probe(delivery: Any) -> bool:
-    return [type(listener) for listener in delivery.listeners] == [_Deaf]
-
-
-def _shown_delivery(_: Any, delivery: Any, *more: Any) -> object:
-    waiting = [(batch.base_offset, batch.last_offset) for batch in delivery._appended]
-    return delivery.offset, delivery.high_watermark, delivery.offset_in_log, waiting
-
-
-def _committed(delivery: Any, high_watermark: int, *, is_all: bool) -> object:
-    if not _is_probe(delivery):
-        return UNJUDGED
-    top = max(delivery.high_watermark, high_watermark)
-    waiting = [(batch.base_offset, batch.last_offset) for batch in delivery._appended]
-    due = [(base, last) for base, last in waiting if last < top]
-    offset = due[-1][1] + 1 if due else delivery.offset
-    return offset, top, offset, waiting[len(due) :]
-
-
-def _near_committed(delivery: Any, high_watermark: int, *, is_all: bool) -> Iterator[Arguments]:
-    for end in range(3, 10):
-        yield _delivery(), end
-
-
-def _appended(delivery: Any, batch: Any) -> object:
-    """Returns the state after a batch came into the log; what was delivered before it did waits for nothing."""
-    if not _is_probe(delivery):
-        return UNJUDGED
-    waiting = [(one.base_offset, one.last_offset) for one in delivery._appended]
-    if batch.last_offset >= delivery.offset:
-        waiting.append((batch.base_offset, batch.last_offset))
-    in_log = delivery.offset
-    if delivery._log_end is not None:
-        in_log = min(batch.last_offset + 1, delivery.offset)
-    return delivery.offset, delivery.high_watermark, in_log, waiting
-
-
-def _near_appended(delivery: Any, batch: Any) -> Iterator[Arguments]:
-    yield _delivery(), _batch(8, 9)
-    for last in (2, 3, 4, 5):
-        yield _delivery(offset=4, log_end=2), _batch(2, last)
-
-
-def _cut(delivery: Any, end_offset: int) -> object:
-    if not _is_probe(delivery):
-        return UNJUDGED
-    waiting = [(one.base_offset, one.last_offset) for one in delivery._appended if one.last_offset < end_offset]
-    return delivery.offset, delivery.high_watermark, delivery.offset, waiting
-
-
-def _near_cuts(delivery: Any, end_offset: int) -> Iterator[Arguments]:
-    for end in range(4, 10):
-        yield _delivery(), end
-
-
 # -- files
 
 
@@ -524,7 +462,7 @@ def _decision(
 
 QUORUM_ANSWER_DECISIONS: Final = (
     _decision("elections:Elections._wait_for_leader", _patience, _election_alarm),
-    _decision("elections:Elections._epoch_ended", _ended, _after_end),
+    _decision("elections:Elections._epoch_ended", _ended, _after_end, _near_ended),
     _decision("elections:Elections._back_off", _backed_off, _after_back_off),
     _decision("elections:Elections.start_election_soon", _true, _after_soon),
     _decision("elections:Elections.on_role", _role_timer, _after_role),
@@ -540,9 +478,6 @@ QUORUM_ANSWER_DECISIONS: Final = (
     _decision("voter_changes:VoterChanges._refusal", _refused, _code_of, _near_refused),
     _decision("voter_changes:VoterChanges._not_now", _too_early, _code_of, _near_early),
     _decision("voter_changes:VoterChanges.upgrade_refusal", _can_upgrade, _is_none),
-    _decision("delivery:Delivery.commit", _committed, _shown_delivery, _near_committed),
-    _decision("delivery:Delivery.appended", _appended, _shown_delivery, _near_appended),
-    _decision("delivery:Delivery.truncated", _cut, _shown_delivery, _near_cuts),
     _decision("evidence:Chain._reason", _is_broken, _has_reason, _near_broken),
     _decision("snapshots:decode_snapshot", _broken_snapshot, lambda result, *_: None, _near_snapshots),
     _decision("log_checkpoint:LogCheckpointWriter.flushed", _flushed, _checkpoint_of),

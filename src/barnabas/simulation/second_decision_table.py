@@ -9,13 +9,16 @@ from barnabas.simulation.classic_decisions import CLASSIC_DECISIONS
 from barnabas.simulation.cluster_decisions import CLUSTER_DECISIONS
 from barnabas.simulation.controller_decisions import CONTROLLER_DECISIONS
 from barnabas.simulation.coordinator_decisions import COORDINATOR_DECISIONS
+from barnabas.simulation.delivery_decisions import DELIVERY_DECISIONS
 from barnabas.simulation.election_decisions import ELECTION_DECISIONS
 from barnabas.simulation.feature_decisions import FEATURE_DECISIONS
+from barnabas.simulation.fetch_decisions import FETCH_DECISIONS
 from barnabas.simulation.group_decisions import GROUP_DECISIONS
 from barnabas.simulation.isr_decisions import ISR_DECISIONS
 from barnabas.simulation.kraft_decisions import KRAFT_DECISIONS
 from barnabas.simulation.log_decisions import LOG_DECISIONS
 from barnabas.simulation.partition_decisions import PARTITION_DECISIONS
+from barnabas.simulation.peer_decisions import PEER_DECISIONS
 from barnabas.simulation.placement_decisions import PLACEMENT_DECISIONS
 from barnabas.simulation.progress_decisions import PROGRESS_DECISIONS
 from barnabas.simulation.quorum_answer_decisions import QUORUM_ANSWER_DECISIONS
@@ -33,6 +36,7 @@ _FREQUENT = (
     *RAFT_DECISIONS,
     *PROGRESS_DECISIONS,
     *QUORUM_ANSWER_DECISIONS,
+    *DELIVERY_DECISIONS,
 )
 
 
@@ -42,6 +46,8 @@ def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
     table = (
         *STORAGE_DECISIONS,
         *(replace(row, judged_every=50) for row in _FREQUENT),
+        *PEER_DECISIONS,
+        *FETCH_DECISIONS,
         *CLUSTER_DECISIONS,
         *COORDINATOR_DECISIONS,
         *GROUP_DECISIONS,

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition, uuid_from_text, uuid_to_text
+from barnabas.common.types import TopicPartition, uuid_from_text, uuid_to_text
 from barnabas.raft.snapshots import SnapshotId
 from barnabas.records.checksum import crc32c
 from barnabas.simulation.disk import MemoryDisk
@@ -338,22 +338,6 @@ def _shown_groups(groups: Any, disk: Any, segments: Any, segment_bytes: int, *mo
     return [segment for group in groups for segment in group], all(size <= segment_bytes for size in sizes), all(groups)
 
 
-# -- requests of the quorum
-
-
-def _own_partition(message: Any) -> Any:
-    """Returns the partition of a message that is about the metadata log alone."""
-    topics = message.responses if hasattr(message, "responses") else message.topics
-    rows = [(topic, row) for topic in topics for row in topic.partitions]
-    if len(topics) != 1 or len(rows) != 1:
-        return None
-    ((topic, row),) = rows
-    names = [getattr(topic, slot) for slot in ("topic_name", "topic", "name") if hasattr(topic, slot)]
-    numbers = [getattr(row, slot) for slot in ("partition_index", "partition", "index") if hasattr(row, slot)]
-    is_own = names[:1] == [METADATA_TOPIC] or getattr(topic, "topic_id", None) == METADATA_TOPIC_ID
-    return row if is_own and numbers[0] == 0 else None
-
-
 def _decision(
     target: str,
     expected: Callable[..., Any],
@@ -385,5 +369,4 @@ SMALL_FILE_DECISIONS: Final = (
     _decision("storage.compaction.cleanable:_is_overdue", _is_overdue, _near_overdue),
     _decision("storage.compaction.cleanable:group_segments", _groups, _none, _shown_groups),
     _decision("raft.snapshots:parse_name", _metadata_snapshot, _near_snapshot_names),
-    _decision("raft.messages:only_partition", _own_partition, _none),
 )

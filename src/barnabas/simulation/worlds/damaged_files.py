@@ -23,10 +23,11 @@ from barnabas.simulation.history import Violation
 from barnabas.simulation.log_files import Batch, LogFiles, read_batches, read_log
 from barnabas.simulation.log_rules import ProducerDict, wrong_aborted, wrong_epochs, wrong_index, wrong_times
 from barnabas.simulation.second_decision_table import second_decisions
+from barnabas.simulation.worlds.plain_dump import index_complaints
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.offline.dump import DumpedFile, DumpFailed, DumpOptions, dump_files
-from barnabas.storage.offline.repair import Repair
+from barnabas.storage.offline.repair import Repair, is_repairable
 from barnabas.storage.offline.verify import PartitionVerification
 from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.segments import LogServices
@@ -73,6 +74,7 @@ class DamagedFiles:
         written = read_log(disk, _DIRECTORY)
         self._intact(disk, written, end)
         self._complaints(_disk_of(files), written)
+        self._wrong_entries(_disk_of(files), written)
         for damage_one in (self._damage_index, self._damage_anything):
             damaged = _disk_of(files)
             self.damages = []
@@ -170,6 +172,29 @@ class DamagedFiles:
         if headings != ["Found timestamp mismatch", "Non-consecutive offsets"]:
             raise self._wrong(f"a dump of a gap and of a wrong time index says {complaints}")
 
+    def _wrong_entries(self, disk: MemoryDisk, written: LogFiles) -> None:
+        """Changes entries of the indexes: a dump complains about each entry that does not fit to the log."""
+        random = self._random
+        expected: list[str] = []
+        for segment in written.segments:
+            base, stem = segment.base_offset, segment.path.removesuffix(".log")
+            offsets, times = list(segment.offsets), list(segment.times)
+            positions = [batch.position for batch in segment.batches]
+            if offsets and random.random() < 0.5:
+                place = random.randrange(len(offsets))
+                offsets[place] = offsets[place][0], random.choice(positions)
+            if times and random.random() < 0.7:
+                place = random.randrange(len(times))
+                timestamp, offset = times[place]
+                ways = (timestamp + 1, offset), (timestamp - 2_000, offset), (timestamp, offset + 1)
+                times[place] = random.choice((*ways, (timestamp, max(offset - 1, base + 1))))
+            disk.write(f"{stem}.index", b"".join(_OFFSET_ENTRY.pack(each - base, at) for each, at in offsets))
+            disk.write(f"{stem}.timeindex", b"".join(_TIME_ENTRY.pack(at, each - base) for at, each in times))
+            expected += index_complaints(segment._replace(offsets=offsets, times=times))
+        _, complaints = _dump(disk, may_fail=False)
+        if sorted(line.rstrip("\n") for line in complaints) != sorted(expected):
+            raise self._wrong(f"a dump of wrong indexes says {complaints} instead of {expected}")
+
     # -- damages
 
     def _damage_index(self, disk: MemoryDisk) -> None:
@@ -201,7 +226,8 @@ class DamagedFiles:
         name = random.choice([name for name in disk.list_dir(_DIRECTORY) if name != "partition.metadata"])
         path = f"{_DIRECTORY}/{name}"
         data = disk.read(path)
-        way = random.choice(("bit", "cut", "later"))
+        way = random.choice(("bit", "cut", "later", "offset"))
+        must_be_named = name.endswith(".snapshot")
         if name.endswith(".snapshot") and way == "later" and len(data) > _LAST_OFFSET_AT + 8:
             # The checksum is right, but one of the snapshot's producers has written beyond the snapshot's offset.
             offset = int(name.partition(".")[0]).to_bytes(8, "big")
@@ -220,12 +246,23 @@ class DamagedFiles:
             checked = crc32c(changed[batch.position + _CRC_COVERS_FROM : end]).to_bytes(4, "big")
             crc_at = batch.position + _CRC_COVERS_FROM - 4
             disk.write(path, changed[:crc_at] + checked + changed[crc_at + 4 :])
+        elif name.endswith(".log") and way == "offset":
+            # No checksum covers the first offset of a batch.
+            batches = read_batches(data)
+            place = random.randrange(len(batches) + 1) - 1
+            before = batches[place - 1].last_offset + 1 if place > 0 else int(name.partition(".")[0])
+            offset = random.choice((before - 1, before - 1, before + 1, before + 1_000))
+            if place < 0 or offset in (batches[place].base_offset, -1):
+                return
+            at = batches[place].position
+            disk.write(path, data[:at] + offset.to_bytes(8, "big") + data[at + 8 :])
+            must_be_named = offset < before
         elif way == "cut":
             disk.write(path, data[: random.randrange(len(data))])
         else:
             place = random.randrange(len(data))
             disk.write(path, data[:place] + bytes([data[place] ^ (1 << random.randrange(8))]) + data[place + 1 :])
-        self.damages.append(Damage(path, way, must_be_named=name.endswith(".snapshot")))
+        self.damages.append(Damage(path, way, must_be_named))
 
     # -- promises
 
@@ -245,6 +282,8 @@ class DamagedFiles:
         repair.apply(_KEPT)
         again = PartitionVerification(disk, _DIRECTORY)
         left = again.run().faults
+        if not all(map(is_repairable, before.faults)):
+            raise self._wrong(f"some of {before.faults} are said to be beyond repair")
         if left or Repair(disk, again).steps:
             raise self._wrong(f"after the repair there are still {left or Repair(disk, again).steps}")
         found = list(read_log(disk, _DIRECTORY).batches())

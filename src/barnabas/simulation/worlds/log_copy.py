@@ -126,6 +126,7 @@ class LogCopy:
         if found != wanted or bytes(batch[_EPOCH_END:]) != sent[_EPOCH_END:]:
             raise self.wrong(f"an append says {found} instead of {wanted}")
         self._add(bytes(batch), times, epoch)
+        self._check_flushed()
         if batch and origin is Origin.CLIENT and self.batches[-1].batch.producer_id >= 0:
             again = self.log.append_as_leader(memoryview(bytearray(sent)), epoch, wall_ms=self._world.wall_ms)
             if (again.duplicate, again.first_offset, again.last_offset) != (True, *wanted[:2]):
@@ -156,8 +157,16 @@ class LogCopy:
             )
         for written in wanted:
             self._add(written.data, written.times, written.batch.epoch)
+        self._check_flushed()
         if self.log.append_as_follower(wanted[0].data[:20]) is not None:
             raise self.wrong("a torn batch is appended")
+
+    def _check_flushed(self) -> None:
+        """Checks that fewer than `flush.messages` records wait for a sync after an append."""
+        log = self.log
+        waiting, limit = self.end - log.recovery_point, log.config.flush_messages
+        if waiting >= limit:
+            raise self.wrong(f"{waiting} records are not synced, flush.messages is {limit}")
 
     def truncate(self, offset: int) -> None:
         self.log.truncate_to(offset)
