@@ -28,6 +28,8 @@ from tests.support.group_explorer import GroupExplorer
 from tests.support.leader_explorer import LeaderExplorer
 from tests.support.move_explorer import MoveExplorer
 from tests.support.offset_explorer import OffsetExplorer
+from tests.support.peers_explorer import PeersExplorer
+from tests.support.rights_explorer import RightsExplorer
 from tests.support.transaction_explorer import TransactionExplorer
 
 from barnabas.simulation.crashing_disk import Fate
@@ -128,6 +130,16 @@ def _moves(seed: int) -> Found:
     return None
 
 
+def _peers(seed: int) -> Found:
+    PeersExplorer(seed).run()
+    return None
+
+
+def _rights(seed: int) -> Found:
+    RightsExplorer(seed).run()
+    return None
+
+
 def _replication(seed: int) -> Found:
     return replication_explorer.explore(seed).problem
 
@@ -197,6 +209,8 @@ KINDS: dict[str, Kind] = {
     "fetcher": Kind(_fetcher, 24),
     "leader": Kind(_leader, 24),
     "moves": Kind(_moves, 16),
+    "peers": Kind(_peers, 24),
+    "rights": Kind(_rights, 24),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),
