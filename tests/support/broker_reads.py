@@ -288,6 +288,9 @@ class BrokerReads(BrokerModel):
             found = (answer.error_code, answer.base_offset, start, answer.log_append_time_ms)
             self._check(f"a produced batch in a row, version {version}", found, outcome)
             self._check("its throttle time", response.throttle_time_ms, 0)
+            if not answer.error_code:
+                has_shortcut = client.core.shortcut is not None
+                self._check(f"whether the next one, version {version}, is served shortly", has_shortcut, True)
 
     def _follow(self) -> None:
         """A consumer follows one partition in a session, fetch by fetch, and waits for more in the last one."""

@@ -29,6 +29,7 @@ from tests.support.leader_explorer import LeaderExplorer
 from tests.support.move_explorer import MoveExplorer
 from tests.support.offset_explorer import OffsetExplorer
 from tests.support.peers_explorer import PeersExplorer
+from tests.support.request_explorer import RequestExplorer
 from tests.support.rights_explorer import RightsExplorer
 from tests.support.transaction_explorer import TransactionExplorer
 
@@ -135,6 +136,11 @@ def _peers(seed: int) -> Found:
     return None
 
 
+def _requests(seed: int) -> Found:
+    RequestExplorer(seed).run()
+    return None
+
+
 def _rights(seed: int) -> Found:
     RightsExplorer(seed).run()
     return None
@@ -210,6 +216,7 @@ KINDS: dict[str, Kind] = {
     "leader": Kind(_leader, 24),
     "moves": Kind(_moves, 16),
     "peers": Kind(_peers, 24),
+    "requests": Kind(_requests, 40),
     "rights": Kind(_rights, 24),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
