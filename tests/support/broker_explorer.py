@@ -54,7 +54,7 @@ class BrokerExplorer(BrokerReads):
                 self._logs[name, index] = Log()
         steps = [self._produce] * 4 + [self._fetch] * 2 + [self._read_on] * 4 + [self._wait] * 2
         steps += [self._stream, self._stream, self._follow, self._follow]
-        steps += [self._look_up, self._delete, self._metadata, self._pages, self._producers, self._epochs]
+        steps += [self._look_up, self._delete, self._metadata, self._pages, self._page, self._producers, self._epochs]
         steps += [self._cluster, self._directories, self._more_partitions, self._pass_time]
         for _ in range(_STEPS):
             self._random.choice(steps)()
@@ -190,6 +190,9 @@ class BrokerExplorer(BrokerReads):
         counts = self._counts()
         names = self._random.sample([*counts, "none", "no/name"], self._random.randint(0, 4))
         by_id = version >= 12 and self._random.random() < 0.4
+        if version in (10, 11) and self._random.random() < 0.3:
+            self._metadata_by_id_too_early(version, names)
+            return
         everything = self._random.random() < 0.3
         topics: list[MetadataRequest.MetadataRequestTopic] | None = None
         if everything:
@@ -223,6 +226,22 @@ class BrokerExplorer(BrokerReads):
         for topic in response.topics:
             if not topic.error_code:
                 self._topic(version, topic)
+
+    def _metadata_by_id_too_early(self, version: int, names: list[str]) -> None:
+        """Versions 10 and 11 have fields for ids, and refuse them."""
+        topics = []
+        for name in names:
+            topic = MetadataRequest.MetadataRequestTopic(name=name)
+            if self._random.random() < 0.5:
+                topic.topic_id, topic.name = self._random.randbytes(16), self._random.choice((name, None))
+            topics.append(topic)
+        if not any(topic.topic_id != bytes(16) for topic in topics):
+            topics.append(MetadataRequest.MetadataRequestTopic(name=None))
+        response = self._client.call(MetadataRequest(topics=topics), version, MetadataResponse)
+        found = [(topic.error_code, topic.name, topic.topic_id) for topic in response.topics]
+        expected = [(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics]
+        self._check(f"the topics of Metadata {version} with ids", found, expected)
+        self._check("a part of a refused response", (list(response.brokers), response.controller_id), ([], -1))
 
     def _topic(self, version: int, topic: MetadataResponse.MetadataResponseTopic) -> None:
         name = topic.name or ""
@@ -273,6 +292,51 @@ class BrokerExplorer(BrokerReads):
             )
         expected = [(name, index) for name in wanted for index in range(counts.get(name, 0))]
         self._check(f"the pages of {names} by {limit}", rows, expected)
+
+    def _page(self) -> None:
+        """Describes topics from any cursor on, one that no client has got from a response, too."""
+        random, counts = self._random, self._counts()
+        names = random.sample([*counts, "none", "no/name"], random.randint(0, 5))
+        limit = random.choice((-1, 0, 1, 2, 3, 100))
+        begin = (random.choice([*counts, *names, "b0", "zzz"]), random.choice((-1, 0, 0, 1, 2, 3, 9)))
+        request = DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
+            response_partition_limit=limit,
+            cursor=DescribeTopicPartitionsRequest.Cursor(topic_name=begin[0], partition_index=begin[1]),
+        )
+        response = self._client.call(request, 0, DescribeTopicPartitionsResponse)
+        found = [
+            (topic.error_code, topic.name, [row.partition_index for row in topic.partitions])
+            for topic in response.topics
+        ]
+        following = response.next_cursor
+        shown = None if following is None else (following.topic_name, following.partition_index)
+        expected = self._expected_page(names, max(limit, 1), begin)
+        self._check(f"the page of {names} from {begin} by {limit}", (found, shown), expected)
+
+    def _expected_page(
+        self, names: list[str], limit: int, begin: Place
+    ) -> tuple[list[tuple[int, str, list[int]]], Place | None]:
+        """Returns the topics of a page with their partitions, and the next cursor."""
+        counts = self._counts()
+        if begin[1] < 0 or (names and begin[0] not in names):
+            return [(ErrorCode.INVALID_REQUEST, name, []) for name in names], None
+        page: list[tuple[int, str, list[int]]] = []
+        left = limit
+        for name in sorted(names or counts):
+            if name < begin[0]:
+                continue
+            if left == 0:
+                return page, (name, 0)
+            if name not in counts:
+                page.append((ErrorCode.INVALID_TOPIC_EXCEPTION if name == "no/name" else NOT_THERE, name, []))
+                continue
+            indexes = [index for index in range(counts[name]) if name != begin[0] or index >= begin[1]]
+            page.append((0, name, indexes[:left]))
+            if len(indexes) > left:
+                return page, (name, indexes[left])
+            left -= len(indexes)
+        return page, None
 
     def _cluster(self) -> None:
         version = self._random.randrange(3)

@@ -4,6 +4,7 @@ fenced brokers, and which fetch session must make room.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -46,12 +47,17 @@ class Peer:
         self.missing_bytes = 0
         self.is_waiting = False
         self.is_aborted = False
+        #: Whether it closes as soon as it may go on, because its client has gone meanwhile.
+        self.is_gone = False
+        self.forget: Callable[[Peer], None] | None = None
 
     def wait_for_memory(self) -> None:
         self.is_waiting = True
 
     def on_memory_available(self) -> None:
         self.is_waiting = False
+        if self.is_gone and self.forget is not None:
+            self.forget(self)
 
     def abort(self, cause: str) -> None:
         self.is_aborted = True
@@ -167,6 +173,8 @@ class MemoryModel:
     def _go_on(self, peer: Peer, now_ms: int) -> None:
         del self.waiting[peer]
         self.known[peer][2] = now_ms
+        if peer.is_gone:
+            self.forget(peer)
 
 
 class MemoryWorld:
@@ -218,6 +226,8 @@ class MemoryWorld:
             model.forget(peer)
             self._budget.forget(peer)
             self._close(peer)
+        elif kind < 0.85:
+            peer.is_gone, peer.forget = True, self._budget.forget
         elif kind < 0.9:
             _answer_sizes(self._budget, model, area, random.choice((1_000, 100_000, 5_000_000, 20_000_000)))
         else:
@@ -233,7 +243,10 @@ class MemoryWorld:
             host.time.run_until(at_ms)
             aborted = {peer.name for peer in self._peers if peer.is_aborted}
             check("closed connections", aborted, {peer.name for peer in closed})
-            for peer in closed:
+            gone = [peer for peer in self._peers if peer.is_gone and not peer.is_waiting]
+            for peer in dict.fromkeys([*closed, *gone]):
+                model.forget(peer)
+                self._budget.forget(peer)
                 self._close(peer)
             check("the number of closed connections", self._budget.closed_count, model.closed)
             self._compare()

@@ -277,7 +277,7 @@ class BrokerReads(BrokerModel):
 
     def _stream(self) -> None:
         """The same connection produces several batches in a row, which differ in size; some are wrong."""
-        version, acks = self._random.choice((3, 7, 8, 9, 12, 13)), self._random.choice((-1, 1))
+        version, acks = self._random.randrange(3, 14), self._random.choice((-1, 1))
         row = self._random.choice(list(self._logs))
         client = self._world.connect()
         for _ in range(self._random.randint(2, 5)):
@@ -304,6 +304,9 @@ class BrokerReads(BrokerModel):
             found = (answer.error_code, answer.base_offset, start, answer.log_append_time_ms)
             self._check(f"a produced batch in a row, version {version}", found, outcome)
             self._check("its throttle time", response.throttle_time_ms, 0)
+            if not answer.error_code:
+                has_shortcut = client.core.shortcut is not None
+                self._check(f"whether the next one, version {version}, is served shortly", has_shortcut, True)
 
     def _follow(self) -> None:
         """A consumer follows one partition in a session, fetch by fetch, and waits for more in the last one."""

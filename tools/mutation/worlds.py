@@ -28,6 +28,9 @@ from tests.support.group_explorer import GroupExplorer
 from tests.support.leader_explorer import LeaderExplorer
 from tests.support.move_explorer import MoveExplorer
 from tests.support.offset_explorer import OffsetExplorer
+from tests.support.peers_explorer import PeersExplorer
+from tests.support.request_explorer import RequestExplorer
+from tests.support.rights_explorer import RightsExplorer
 from tests.support.transaction_explorer import TransactionExplorer
 from tests.support.znode_access_explorer import ZnodeAccessExplorer
 from tests.support.zookeeper_controller_explorer import ZookeeperControllerExplorer
@@ -140,6 +143,21 @@ def _moves(seed: int) -> Found:
     return None
 
 
+def _peers(seed: int) -> Found:
+    PeersExplorer(seed).run()
+    return None
+
+
+def _requests(seed: int) -> Found:
+    RequestExplorer(seed).run()
+    return None
+
+
+def _rights(seed: int) -> Found:
+    RightsExplorer(seed).run()
+    return None
+
+
 def _replication(seed: int) -> Found:
     return replication_explorer.explore(seed).problem
 
@@ -211,6 +229,9 @@ KINDS: dict[str, Kind] = {
     "moves": Kind(_moves, 16),
     "znodes": Kind(_znodes, 40),
     "zookeeper controllers": Kind(_zookeeper_controllers, 40),
+    "peers": Kind(_peers, 24),
+    "requests": Kind(_requests, 40),
+    "rights": Kind(_rights, 24),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),

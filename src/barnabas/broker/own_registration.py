@@ -81,9 +81,14 @@ class ClientGate:
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.check(image)
 
+    def is_due(self, image: MetadataImage) -> bool:
+        """Returns whether client listeners can open now and have not been opened."""
+        return self._on_open is not None and is_current(
+            image, self._node_id, self._broker_epoch(), self._is_controller_active()
+        )
+
     def check(self, image: MetadataImage) -> None:
-        if self._on_open is None:
-            return
-        if is_current(image, self._node_id, self._broker_epoch(), self._is_controller_active()):
+        if self.is_due(image):
             on_open, self._on_open = self._on_open, None
+            assert on_open is not None, "it is due"
             on_open()

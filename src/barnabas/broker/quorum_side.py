@@ -115,6 +115,11 @@ class QuorumSide:
     def broker_epoch(self) -> int:
         return self.lifecycle.epoch
 
+    @property
+    def is_to_open(self) -> bool:
+        """Returns whether client listeners can open now and have not been opened."""
+        return self._client_gate.is_due(self._metadata.image)
+
     def scram_credentials(self) -> Credentials:
         """Returns the SCRAM credentials: those of the metadata. Nodes have to log in to each other before they know the
         metadata; until then, those that the directory was formatted with apply.

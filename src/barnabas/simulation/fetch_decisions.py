@@ -138,6 +138,6 @@ FETCH_DECISIONS: Final = (
     SecondDecision("replication.fetching:_take_cold", _reserved, _near_reserved, _reserved_state),
     SecondDecision("replication.fetching:_note_follower", _noted, shown=_known_end),
     SecondDecision(
-        "replication.replica_manager:ReplicaManager._may_have_log", _may_be_here, _near_directories, is_frequent=True
+        "replication.replica_manager:ReplicaManager._may_have_log", _may_be_here, _near_directories, judged_every=50
     ),
 )

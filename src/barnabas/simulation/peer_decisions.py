@@ -278,8 +278,8 @@ def _published_state(_: Any, publisher: Any) -> object:
 
 
 PEER_DECISIONS: Final = (
-    SecondDecision("raft.messages:only_partition", _own_partition, _near_messages, is_frequent=True),
-    SecondDecision("raft.metadata_batches:_decoded", _read, _near_records, _names, is_frequent=True),
+    SecondDecision("raft.messages:only_partition", _own_partition, _near_messages, judged_every=50),
+    SecondDecision("raft.metadata_batches:_decoded", _read, _near_records, _names, judged_every=50),
     SecondDecision("raft.formatting:_check_identity", _belongs, _near_identities),
     SecondDecision("raft.core:Core.report_refusal", _reported, _near_refusals, _said),
     SecondDecision("raft.elections:Elections._on_vote", _counted_vote, shown=_vote_state),

@@ -34,6 +34,7 @@ from barnabas.simulation.metadata_replay import MetadataLogs
 from barnabas.simulation.metric_checkers import Metrics
 from barnabas.simulation.needless_changes import NeedlessChanges
 from barnabas.simulation.ongoing_writes import Bounds
+from barnabas.simulation.opening_checkers import OpenAfterRegistration
 from barnabas.simulation.operator import SETTINGS, TOPIC_CHANGES, AdminOperation, Operator
 from barnabas.simulation.own_counts import OwnCounts
 from barnabas.simulation.promises import promises
@@ -298,6 +299,7 @@ class Run:
             Metrics(coordinators, logs),
             OwnCounts(),
             SoundLogs(),
+            OpenAfterRegistration(),
         ]
         own += promises(cluster, self.decided, lambda: self.work.acked)
         own += [] if self.decided_again is None else [self.decided_again]
