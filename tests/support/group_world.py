@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from tests.support.memory_topics import MemoryTopics
 
-from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.host import Buffer
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.groups.classic.group import ClassicGroup
@@ -56,6 +56,8 @@ class MemoryPartitions:
         self.followed = True
         self.refuse_with: ErrorCode | None = None
         self.reads = 0
+        #: The error of all reads.
+        self.unreadable: RequestFailed | StorageFault | None = None
         self.bytes_max = 1_048_588
         self._held: deque[tuple[TopicPartition, int, Callable[[ErrorCode, int], None]]] = deque()
 
@@ -116,9 +118,13 @@ class MemoryPartitions:
         self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]
     ) -> None:
         try:
-            done(self._read(partition, offset, max_bytes))
-        except RequestFailed as failure:
+            if self.unreadable is not None:
+                raise self.unreadable
+            read = self._read(partition, offset, max_bytes)
+        except (RequestFailed, StorageFault) as failure:
             done(failure)
+        else:
+            done(read)
 
     def _read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
         self.reads += 1

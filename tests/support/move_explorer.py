@@ -1,7 +1,7 @@
 """Moves of a replica between log directories while it is written, read and cut: a small world in memory.
 
-A seed moves `orders-0` several times, to directories that are right, wrong or the same, with and without a limit of the
-rate, while clients produce and delete records. At every moment readers see exactly what was written; in the end the
+A seed moves `orders-0` several times, to directories that are right, wrong, full or the same, with and without a limit
+of the rate, while clients produce and delete records, also those that are being copied, and the topic. At every moment readers see exactly what was written; in the end the
 replica is where the last accepted request put it, the controller knows that directory, and no other directory has a
 part of it.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from random import Random
 
+from tests.support.failing_disk import Fault, Plan
 from tests.support.move_world import DIRS, ORDERS, world
 
 from barnabas.common.errors import ErrorCode
@@ -53,7 +54,8 @@ class MoveExplorer:
 
     def _run(self) -> None:
         random = self._random
-        self._world = made = world(0, cleanup_policy="delete", internal_segment_bytes=random.choice(("4096", "9000")))
+        self._configs = {"cleanup_policy": "delete", "internal_segment_bytes": random.choice(("4096", "9000"))}
+        self._world = made = world(0, **self._configs)
         self._produce(random.choice((0, 3, 40, 120)))
         steps = [
             self._move,
@@ -65,7 +67,7 @@ class MoveExplorer:
             self._limit,
             self._wrong,
         ]
-        steps += [self._restart]
+        steps += [self._restart, self._delete_what_is_read, self._fill, self._remake]
         for _ in range(_STEPS):
             random.choice(steps)()
             self._compare()
@@ -138,7 +140,9 @@ class MoveExplorer:
     def _delete(self) -> None:
         if self._random.random() < 0.5 or not self._values:
             return
-        offset = self._random.randint(self._start, len(self._values))
+        self._delete_before(self._random.randint(self._start, len(self._values)))
+
+    def _delete_before(self, offset: int) -> None:
         row = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
         topic = DeleteRecordsRequest.DeleteRecordsTopic(name="orders", partitions=[row])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
@@ -146,6 +150,58 @@ class MoveExplorer:
         answer = response.topics[0].partitions[0]
         self._check("a deletion", (answer.error_code, answer.low_watermark), (0, offset))
         self._start = offset
+
+    def _another(self) -> str:
+        return self._random.choice([each for each in DIRS if each != self._world.root])
+
+    def _begin(self, directory: str, rate: int = (1 << 63) - 1) -> None:
+        """Begins a move of a log that takes several slices."""
+        self._produce(60)
+        self._world.broker.replicas.moves.throttle.rate_bytes = rate
+        self._check("the answer to a move", self._world.alter(directory), ErrorCode.NONE)
+        self._target = directory
+
+    def _delete_what_is_read(self) -> None:
+        """Deletes all records while a slice of them is read."""
+        self._begin(self._another())
+        self._world.run(self._random.choice((0, 1, 2, 5)))
+        self._delete_before(len(self._values))
+
+    def _fill(self) -> None:
+        """The target of a move has no space: the replica stays where it is, and the next request moves it. A directory
+        in which a change was interrupted is offline until a restart, which can find the copy.
+        """
+        made, source = self._world, self._world.root
+        # The metadata is in the first directory.
+        directory = self._random.choice([each for each in DIRS[1:] if each != source])
+        made.disk.begin(Plan(Fault.FULL, directory, self._random.randrange(12)))
+        self._produce(60)
+        made.broker.replicas.moves.throttle.rate_bytes = (1 << 63) - 1
+        code = made.alter(directory)
+        made.run(400)
+        is_full, reports = made.disk.failed > 0, made.host.faults.reported
+        made.disk.repair()
+        if made.broker.logs.offline_directories:
+            self._check("the offline directories", made.broker.logs.offline_directories, {directory})
+            made.restart()
+            self._await_leader()
+        self._target = directory if made.root == directory or tuple(made.broker.replicas.moves) else source
+        if self._target == source:
+            self._check("whether the target was full", is_full, True)
+            self._check("whether it is known", bool(reports) or code == ErrorCode.KAFKA_STORAGE_ERROR, True)
+        made.run(3_000)
+        made.host.faults.reported.clear()
+
+    def _remake(self) -> None:
+        """Deletes the topic during a move, and creates it again: nothing of the old one is left."""
+        made = self._world
+        self._begin(self._another(), rate=1)
+        made.run(self._random.choice((0, 3, 20)))
+        made.delete_topic("orders")
+        made.create_topic("orders", 1, **self._configs)
+        made.settle()
+        self._target, self._start = made.root, 0
+        self._values.clear()
 
     def _pass_time(self) -> None:
         self._world.run(self._random.choice((1, 3, 10, 50, 1_000)))
@@ -160,9 +216,13 @@ class MoveExplorer:
             self._world.restart(clean=False)
         if running and self._world.root != self._target:
             self._check("whether a move continues", list(self._world.broker.replicas.moves), [ORDERS])
+        self._await_leader()
+
+    def _await_leader(self) -> None:
         for _ in range(200):
-            partition = self._world.broker.replicas.find(*ORDERS)
-            if partition is not None and partition.leadership is not None:
+            broker = self._world.broker
+            partition = broker.replicas.find(*ORDERS)
+            if partition is not None and partition.leadership is not None and broker.metadata.image.brokers[1].is_active:
                 return
             self._world.run(100)
         raise Violation("moves: a restarted broker does not lead again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.failing_disk import FailingDisk
 from tests.support.wired import WiredBroker
 from tests.support.wired_requests import batch_of, fetch_request, produce
 
@@ -22,7 +23,8 @@ class MoveWorld(WiredBroker):
     """A broker with `orders-0` in /d1, which is the first of the empty directories."""
 
     def __init__(self, host: MemoryHost | None = None, dirs: str = ",".join(DIRS), **properties: str) -> None:
-        super().__init__(host, log_dirs=dirs, **properties)
+        self.disk = FailingDisk()
+        super().__init__(host or MemoryHost(seed=1, disk=self.disk), log_dirs=dirs, **properties)
 
     def alter(self, directory: str, topic: str = "orders", index: int = 0) -> int:
         """Returns the error code of AlterReplicaLogDirs."""

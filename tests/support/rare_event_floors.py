@@ -19,10 +19,19 @@ from typing import Final, NamedTuple
 
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.broker_explorer import BrokerExplorer
+from tests.support.classic_explorer import ClassicExplorer
+from tests.support.controller_explorer import ControllerExplorer
+from tests.support.fetcher_explorer import FetcherExplorer
 from tests.support.group_explorer import GroupExplorer
+from tests.support.leader_explorer import LeaderExplorer
+from tests.support.move_explorer import MoveExplorer
+from tests.support.offset_explorer import OffsetExplorer
+from tests.support.transaction_explorer import TransactionExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.event_coverage import EventCoverage
+from barnabas.simulation.history import Violation
 from barnabas.simulation.rare_event_table import RARE_EVENTS
 from barnabas.simulation.rare_events import counted
 from barnabas.simulation.scenario import Settings, run
@@ -30,6 +39,7 @@ from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 from barnabas.simulation.work_features import WorkFeature
 from barnabas.simulation.worlds.damaged_files import DamagedFiles
+from barnabas.simulation.worlds.one_log import OneLog
 from barnabas.simulation.worlds.small_worlds import WorldKind, WorldSettings, run_world
 
 FLOORS_FILE: Final = Path(__file__).parent.parent / "data" / "rare-event-floors.json"
@@ -68,10 +78,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "groups": Kind(Layout(brokers=3), WorkKind.GROUPS, 10),
 }
 SMALL: Final[Mapping[WorldKind, int]] = {
-    WorldKind.REPLICATION: 40,
-    WorldKind.QUORUM: 24,
+    WorldKind.REPLICATION: 30,
+    WorldKind.QUORUM: 18,
     WorldKind.ZOOKEEPER: 16,
-    WorldKind.TRANSACTIONS: 12,
+    WorldKind.TRANSACTIONS: 10,
 }
 
 
@@ -79,12 +89,22 @@ def _storage(seed: int) -> None:
     fail_everywhere([list(Fate)[seed % len(Fate)]], every=17 - seed % 5)
 
 
-#: Worlds in memory: quorum nodes on damaged disks, power failures of a log, damaged files, one coordinator.
+#: Worlds in memory: quorum nodes on damaged disks, power failures of logs, damaged files, one log, and parts of a
+#: broker, a controller or a coordinator beside a model.
 IN_MEMORY: Final[Mapping[str, tuple[Callable[[int], object], int]]] = {
-    "rot": (lambda seed: RottenWorld(rotten(seed)).run(), 10),
+    "rot": (lambda seed: RottenWorld(rotten(seed)).run(), 4),
     "storage": (_storage, 2),
-    "files": (lambda seed: DamagedFiles(seed).run(), 8),
-    "coordinator": (lambda seed: GroupExplorer(seed).run(), 16),
+    "files": (lambda seed: DamagedFiles(seed).run(), 4),
+    "one log": (lambda seed: OneLog(seed).run(), 5),
+    "broker": (lambda seed: BrokerExplorer(seed).run(), 4),
+    "leader": (lambda seed: LeaderExplorer(seed).run(), 4),
+    "fetcher": (lambda seed: FetcherExplorer(seed).run(), 4),
+    "moves": (lambda seed: MoveExplorer(seed).run(), 6),
+    "controller": (lambda seed: ControllerExplorer(seed).run(), 6),
+    "coordinator": (lambda seed: GroupExplorer(seed).run(), 4),
+    "classic groups": (lambda seed: ClassicExplorer(seed).run(), 4),
+    "offsets": (lambda seed: OffsetExplorer(seed).run(), 3),
+    "transaction coordinator": (lambda seed: TransactionExplorer(seed).run(), 4),
 }
 
 
@@ -114,10 +134,13 @@ def reach(name: str, seed: int) -> Reached:
         outcome = run(KINDS[name].settings(seed))
         return Reached(outcome.rare_events, next(iter(outcome.problems), ""), outcome.cpu_s)
     if name in IN_MEMORY:
-        began_s = time.process_time()
+        began_s, problem = time.process_time(), ""
         with counted(RARE_EVENTS) as counts:
-            IN_MEMORY[name][0](seed)
-        return Reached(dict(counts), "", time.process_time() - began_s)
+            try:
+                IN_MEMORY[name][0](seed)
+            except (Violation, AssertionError) as broken:
+                problem = str(broken) or type(broken).__name__
+        return Reached(dict(counts), problem, time.process_time() - began_s)
     small = run_world(WorldSettings(WorldKind(name), seed))
     return Reached(small.rare_events, small.problem or "", small.cpu_s)
 

@@ -27,7 +27,7 @@ from tests.support.transaction_requests import (
 )
 from tests.support.txn_world import Answered
 
-from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.coordinators.runtime import KeyValue, ShardState
 from barnabas.coordinators.transactions.coordinator import Filters
@@ -55,7 +55,7 @@ class TransactionExplorer(TransactionRequests):
             steps = [self._init, self._add, self._add, self._add, self._end, self._end, self._end, self._verify]
             steps += [self._time, self._time, self._markers, self._markers, self._hold, self._refuse, self._move]
             steps += [self._wait, self._ask_wrongly, self._old_epoch, self._complete_late, self._resign]
-            steps += [self._init_without_ids, self._init_without_ids]
+            steps += [self._init_without_ids, self._init_without_ids, self._refuse_markers, self._fail_to_load]
             for _ in range(_STEPS):
                 self._random.choice(steps)()
                 self._compare()
@@ -148,6 +148,31 @@ class TransactionExplorer(TransactionRequests):
                 leaders.codes[place] = [code] * self._random.choice((1, 3, 8))
             self._decide_some()
 
+    def _refuse_markers(self) -> None:
+        """A partition has a marker of a later coordinator: it refuses those of this one, which stops sending them. The
+        later one completes the transactions.
+        """
+        leaders = self._world.leaders
+        if self._world.log.holding or leaders.holding or self._markers_fail or self._decided:
+            return
+        self._markers_fail = True
+        place = self._random.choice(PARTITIONS)
+        leaders.codes[place] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 9
+        self._decide_some()
+        self._compare()
+        refused = {name: image for name, image in self._decided.items() if place in image.partitions}
+        requests = len(leaders.requests)
+        self._world.run(_MARKERS_MS)
+        self._compare()
+        later = {marker.producer_id for _, request in leaders.requests[requests:] for marker in request.markers}
+        for name, image in refused.items():
+            same(f"the transaction of {name}, of which a marker was refused", self._found(name), image)
+            same("whether its markers are sent again", image.producer_id in later, False)
+        leaders.codes.clear()
+        self._markers_fail = False
+        self._move()
+        self._is_complete(refused)
+
     def _decide_some(self) -> None:
         """Lets producers begin and end transactions as they should."""
         for name in self._random.sample(NAMES, 2):
@@ -236,6 +261,27 @@ class TransactionExplorer(TransactionRequests):
                 same("the list while it loads", failure.code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
                 raise Violation("transactions are listed while they are loaded")
+        world.elect()
+        self._after_move({}, set(), loses=False)
+
+    def _fail_to_load(self) -> None:
+        """The log cannot be read when this broker begins to lead: it serves nothing until it is elected again."""
+        world = self._world
+        if world.log.holding or world.leaders.holding:
+            return
+        fault = StorageFault("/data", "cannot read")
+        world.log.unreadable = self._random.choice((fault, RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR)))
+        world.elect()
+        shards = list(world.coordinator.shards())
+        for name in NAMES:
+            shard = shards[world.coordinator.partition_for(name)]
+            has_records = world.log.log_end_offset(shard.partition) > 0
+            state = ShardState.FAILED if has_records else ShardState.ACTIVE
+            same(f"the state of {shard.partition}, which cannot be read", shard.state, state)
+            if has_records:
+                code = world.add(NOBODY, transactional_id=name).code
+                same("the answer of a coordinator that could not load", code, ErrorCode.NOT_COORDINATOR)
+        world.log.unreadable = None
         world.elect()
         self._after_move({}, set(), loses=False)
 

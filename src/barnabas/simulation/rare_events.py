@@ -2,7 +2,8 @@
 
 A run without rare events proves little. A row of the tables (`rare_event_table.py`) names an event, a function of the
 product, and the condition under which a call of it is the event. The wrappers exist only while a run is counted, and
-the product does not know them. They only observe: a run is the same with and without them, event by event.
+the product does not know them. They only observe: a run is the same with and without them, event by event. What a
+checker asks the product has no effect, and is no event (`unobserved`).
 """
 
 from __future__ import annotations
@@ -122,6 +123,26 @@ def observed(events: Iterable[RareEvent], on_event: OnEvent) -> Iterator[None]:
             setattr(owner, name, original)
 
 
+class _Questions:
+    """The number of open contexts in which the product is only asked."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+
+_QUESTIONS: Final = _Questions()
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Lets the product be asked what it would do: calls within the context are no events."""
+    _QUESTIONS.open += 1
+    try:
+        yield
+    finally:
+        _QUESTIONS.open -= 1
+
+
 def _found(target: str) -> tuple[Any, str]:
     """Returns the class or module, and the name in it. A method must be in the class itself: an inherited one would be
     counted for other classes too.
@@ -165,6 +186,8 @@ def _observing_all(original: Callable[..., Any], rows: list[RareEvent], on_event
 
     @wraps(original)
     def observing(subject: Any, *arguments: Any, **named: Any) -> Any:
+        if _QUESTIONS.open:
+            return original(subject, *arguments, **named)
         call = Call(subject, arguments, named)
         befores = [None if before is None else before(call) for _, _, before in returning]
         try:

@@ -196,8 +196,9 @@ def _is_late(call: Call) -> bool:
 
 
 def _is_of_earlier_epoch(call: Call) -> bool:
+    """Returns whether a new epoch has begun since the fetch, so that the next one names the partition again."""
     followed = call.subject._followed.get(call.arguments[0])
-    return followed is not None and not followed.is_current
+    return followed is not None and followed.session_position == (-1, -1, -1)
 
 
 def _code_of_row(call: Call) -> int:

@@ -24,6 +24,7 @@ from typing import Any, Final
 from barnabas.common.errors import FatalFault, RecordsRejected, RequestFailed
 from barnabas.simulation.ambient import replaced
 from barnabas.simulation.history import Violation
+from barnabas.simulation.rare_events import unobserved
 from barnabas.simulation.simulated_cluster import Cluster
 
 #: The answer of a second decision about state that it cannot see without an effect on the run.
@@ -194,8 +195,9 @@ class SecondDecisions:
             return
         self._is_probing = True
         try:
-            for probe in list(row.probes(*arguments, **named)):
-                self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
+            with unobserved():
+                for probe in list(row.probes(*arguments, **named)):
+                    self._compare(row, probe, named, _outcome(row.expected, probe, named), original)
         finally:
             self._is_probing = False
 
@@ -246,7 +248,8 @@ def _finished(steps: Generator[Any, Any, Any]) -> Any:
 
 def _outcome(decide: Callable[..., Any], arguments: Arguments, named: Any) -> Any:
     try:
-        return decide(*arguments, **named)
+        with unobserved():
+            return decide(*arguments, **named)
     except _REFUSALS as refusal:
         return _refused(refusal)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.simulation.log_comparison import wrong_files
 from barnabas.simulation.log_files import read_batches
@@ -100,19 +102,49 @@ class CheckedCopy(LogCopy):
             self.log._tail_positions.clear()
         self.disk.cool(cold)
         try:
-            read: LogRead | ColdRead | None = None
-            for _ in range(30):
-                if read is None:
-                    read = self.log.read_cached(
-                        offset, max_bytes, up_to=up_to, min_one_batch=min_one, with_aborted=True
-                    )
-                if isinstance(read, LogRead):
-                    return bytes(read.data), list(read.aborted)
-                read.load()
-                read = self.log.take(read)
+            read = self._load(None, offset, max_bytes, up_to, min_one)
         finally:
             self.disk.warm_up()
+        return bytes(read.data), list(read.aborted)
+
+    def _load(
+        self, read: LogRead | ColdRead | None, offset: int, max_bytes: int, up_to: int, min_one: bool = True
+    ) -> LogRead:
+        """Continues a read until it is complete; None begins it."""
+        for _ in range(30):
+            if read is None:
+                read = self.log.read_cached(offset, max_bytes, up_to=up_to, min_one_batch=min_one, with_aborted=True)
+            if isinstance(read, LogRead):
+                return read
+            read.load()
+            read = self.log.take(read)
         raise self.wrong(f"a read at {offset} does not end")
+
+    def check_overtaken_read(self, offset: int, max_bytes: int, change: Callable[[], None]) -> None:
+        """Changes the log while a read waits for the disk. The read gets what the log has after the change, or what it
+        had before, if that is still there.
+        """
+        up_to, before = self.end, self._expected(offset, max_bytes, self.end, min_one=True)
+        self.log.segments.release()
+        self.log._tail_positions.clear()
+        self.disk.cool(range(99))
+        read = self.log.read_cached(offset, max_bytes, up_to=up_to, with_aborted=True)
+        self.disk.warm_up()
+        if self._world.random.random() < 0.5 and isinstance(read, ColdRead):
+            read.load()
+        change()
+        is_inside = self.start <= offset <= self.end
+        try:
+            found = bytes(self._load(read, offset, max_bytes, up_to).data)
+        except RequestFailed as refused:
+            if is_inside or refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise self.wrong(f"a read at {offset} is refused with {refused.code} after a change") from refused
+            return
+        after = self._expected(offset, max_bytes, up_to, min_one=True)
+        kept = {written.first for written in self.batches}
+        is_kept = is_inside and all(batch.base_offset in kept for batch in read_batches(before))
+        if found != after and not (found == before and is_kept):
+            raise self.wrong(f"a read at {offset} returns {len(found)} bytes, which the log does not have any more")
 
     def _aborted(self, offset: int, data: bytes) -> list[tuple[int, int]]:
         """Returns the aborted transactions with records in these data, in the order of their markers."""

@@ -185,10 +185,10 @@ class LogCopy:
         self.batches, self.epochs = [], []
 
     def delete_records(self, offset: int) -> None:
-        bases = list(self.log.segments.bases)
+        bases, is_above = list(self.log.segments.bases), offset > self.start
         self.log.delete_records_before(offset)
         self.begin_at(offset)
-        kept = [base for base, end in zip(bases, [*bases[1:], NEVER], strict=True) if end > offset]
+        kept = [base for base, end in zip(bases, [*bases[1:], NEVER], strict=True) if end > offset or not is_above]
         if list(self.log.segments.bases) not in (kept, [self.end]):
             raise self.wrong(f"of the segments {bases} before {offset} there are {self.log.segments.bases}")
         self._forget_deleted()
@@ -249,8 +249,7 @@ class LogCopy:
         work()
         if self._world.random.random() < 0.2 and end > self.start:
             self.truncate(end - 1)
-            before = min(before, self.log.recovery_point)
-            end = before
+            before = end = self.log.recovery_point
         succeeded()
         if self.log.recovery_point != max(before, end):
             raise self.wrong(f"a sync to {end} from {before} moves the recovery point to {self.log.recovery_point}")

@@ -85,6 +85,7 @@ class OneLog:
             (self._flush, 2),
             (self._roll, 1),
             (self._configure, 1),
+            (self._overtake, 2),
         )
         self._wall_ms += self._random.choice((0, 1, 50, 1_000))
         (step,) = self._random.choices([step for step, _ in steps], [weight for _, weight in steps])
@@ -177,6 +178,13 @@ class OneLog:
             offset = self._random.choice([copy.start - 1, copy.end + 1, *range(max(copy.start, 0), copy.end + 1)])
             max_bytes = self._random.choice((0, 1, 80, 200, 500, 5_000))
             copy.check_read(offset, max_bytes, self._random.choice(ends), self._random.random() < 0.7)
+
+    def _overtake(self) -> None:
+        """A replica is changed while one of its reads waits for the disk."""
+        copy = self._any()
+        own = [self._append, self._delete_records] if copy is self.leader else [self._follow, self._truncate]
+        change = self._random.choice([*own, *own, copy.retain, copy.log.roll])
+        copy.check_overtaken_read(self._random.randint(copy.start, copy.end), self._random.choice((80, 500)), change)
 
     def _look_up(self) -> None:
         for _ in range(3):
