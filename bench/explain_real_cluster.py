@@ -95,6 +95,8 @@ class Processes:
             NewTopic(PAYMENTS, 3, replica_assignment=two),
             NewTopic(LOOSE, 3, replica_assignment=two, config=loose),
         ]
+        # librdkafka fails what it sent to an address that turns out to be a broker that it knows already.
+        self.admin.list_topics(timeout=30)
         for future in self.admin.create_topics(topics).values():
             future.result(timeout=30)
         self._fill()
