@@ -47,7 +47,7 @@ class Peer:
         self.missing_bytes = 0
         self.is_waiting = False
         self.is_aborted = False
-        #: Whether it closes as soon as it may go on, because its client has gone meanwhile.
+        #: Whether it closes as soon as it may continue, because its client has gone meanwhile.
         self.is_gone = False
         self.forget: Callable[[Peer], None] | None = None
 

@@ -370,7 +370,7 @@ class RulesInZnodes:
             self._change([])
         self._store.open_session()
         self._is_new = dict.fromkeys(_FOLDERS, False)
-        for folder in _FOLDERS:  # Work of the session before can go on for a moment; it deletes notifications, too.
+        for folder in _FOLDERS:  # Work of the session before can continue for a moment; it deletes notifications, too.
             for name in self._store.tree.names(folder):
                 self._store.tree.delete(f"{folder}/{name}")
             self._notifications[folder] = 0
