@@ -28,9 +28,7 @@ def test_every_promise_holds(explorer: Explorer) -> None:
 
 
 def _epochs_of_claims_are_ignored(plant: pytest.MonkeyPatch) -> None:
-    def judge(
-        own_id: int, wanted: Won, controller: ZnodeContent | None, epoch: ZnodeContent | None
-    ) -> Claimed | None:
+    def judge(own_id: int, wanted: Won, controller: ZnodeContent | None, epoch: ZnodeContent | None) -> Claimed | None:
         if controller is None:
             return None
         found = decode_controller(paths.CONTROLLER, controller.data).broker_id

@@ -139,7 +139,16 @@ class SessionExplorer:
     def run(self) -> None:
         with second_decisions().judging():
             steps = [self._answer] * 20 + [self._claim] * 4
-            steps += [self._disconnect, self._lose, self._lose, self._lose, self._reconnect, self._reconnect, self._expire, self._expire_early]
+            steps += [
+                self._disconnect,
+                self._lose,
+                self._lose,
+                self._lose,
+                self._reconnect,
+                self._reconnect,
+                self._expire,
+                self._expire_early,
+            ]
             steps += [self._restart, self._depose, self._end_left, self._pass_time]
             for _ in range(_STEPS):
                 self._random.choice(steps)()

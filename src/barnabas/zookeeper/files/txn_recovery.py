@@ -14,8 +14,8 @@
 
 The checks read only; files are changed at the end (`_Replay.cut`), when it is clear that the server can start.
 
-What is found is synced before clients can read it (`_Replay.sync`): a process that was killed can have written more than
-it had synced. If that were lost later, when later transactions are in the next file, the server could not start.
+What is found is synced before clients can read it (`_Replay.sync`): a process that was killed can have written more
+than it had synced. If that were lost later, when later transactions are in the next file, the server could not start.
 """
 
 from __future__ import annotations
