@@ -56,7 +56,12 @@ def work(world: PowerWorld) -> None:
     world.wait(8000)
     _remake(world, short)
     world.append(compacted, epoch=5, key=b"a")
-    world.wait(3000)
+    world.roll(compacted)
+    world.append(compacted, epoch=5, key=b"c")
+    world.wait(17_000)
+    # As after an unclean election: records are gone for which compaction has removed older ones.
+    world.truncate(compacted, world.log(compacted).log_end_offset - 3)
+    world.append(compacted, epoch=6, key=b"b")
     world.stop_and_start()
 
 

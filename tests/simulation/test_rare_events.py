@@ -15,6 +15,7 @@ from barnabas.simulation.event_coverage import EventCoverage, Reached
 from barnabas.simulation.rare_event_table import RARE_EVENTS, reachable
 from barnabas.simulation.rare_events import RareEvent, counted
 from barnabas.simulation.scenario import Settings, run
+from barnabas.simulation.second_decisions import SecondDecision, SecondDecisions
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 from barnabas.simulation.worlds import replication_explorer, txn_explorer, zookeeper_explorer
@@ -71,6 +72,26 @@ def test_a_call_is_judged_by_what_was_before_and_by_its_error(monkeypatch: pytes
             with pytest.raises(ValueError, match=str(by)):
                 product.grow(by)
     assert counts == {"it grows": 2, "it refuses": 1}
+
+
+def test_a_question_is_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Second decisions ask the product at its limits; what it answers has not happened."""
+
+    class Product:
+        def is_full(self, size: int) -> bool:
+            return size >= 3
+
+    monkeypatch.setattr(rare_events, "Product", Product, raising=False)
+    target = "simulation.rare_events:Product.is_full"
+    event = RareEvent("it is full", target, lambda call: call.result)
+    row = SecondDecision(target, lambda _, size: size >= 3, lambda product, size: [(product, 2), (product, 3)])
+    judge = SecondDecisions([row])
+    with counted([event]) as counts, judge.judging():
+        assert not Product().is_full(1)
+        assert judge.compared == 3
+        assert not counts
+        assert Product().is_full(4)
+    assert counts == {"it is full": 1}
 
 
 @pytest.mark.parametrize(

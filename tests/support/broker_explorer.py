@@ -22,17 +22,20 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.simulation.host import EPOCH_WALL_MS
 from barnabas.simulation.second_decision_table import second_decisions
 
 _STEPS = 60
 _NODE = 1
+_LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 #: Read, write, create, delete, alter, describe, describe-configs and alter-configs, as bits of their codes.
 _TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 
@@ -58,6 +61,10 @@ class BrokerExplorer(BrokerReads):
         steps += [self._cluster, self._directories, self._more_partitions, self._pass_time]
         for _ in range(_STEPS):
             self._random.choice(steps)()
+        if self._random.random() < 0.6:
+            self._unregister()
+            for _ in range(_STEPS // 4):
+                self._random.choice([self._produce, self._fetch, self._look_up, self._metadata, self._cluster])()
         if self._random.random() < 0.5:
             is_clean = self._random.random() < 0.5
             self._world.host.time.run_for(130_000)  # The log start offsets are in their checkpoint.
@@ -70,6 +77,27 @@ class BrokerExplorer(BrokerReads):
                 )()
         self._world.stop()
         self._check("closed connections", [text for text in self._world.closes.causes if "shut" not in text], [])
+
+    def _unregister(self) -> None:
+        """An operator removes the registration of the broker while it runs: it gets no producer ids until its next
+        heartbeat is refused, and it registers again.
+        """
+        request = UnregisterBrokerRequest(broker_id=_NODE)
+        response = self._client.call(request, 0, UnregisterBrokerResponse)
+        self._check("the answer to UnregisterBroker", response.error_code, ErrorCode.NONE)
+        self._check("a producer id without a registration", self._init_producer_id(), _LOADING)
+        for _ in range(100):
+            broker = self._world.broker
+            leaderships = [broker.replicas.find(*place).leadership for place in self._logs]  # type: ignore[union-attr]
+            if _NODE in broker.metadata.image.brokers and None not in leaderships:
+                break
+            self._world.host.time.run_for(100)
+        self._epochs_since = {self._epoch_of(place) for place in self._logs}
+        self._check("a producer id after another registration", self._init_producer_id(), ErrorCode.NONE)
+
+    def _init_producer_id(self) -> int:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
+        return self._client.call(request, 4, InitProducerIdResponse).error_code
 
     # -- offsets
 
@@ -98,7 +126,7 @@ class BrokerExplorer(BrokerReads):
         for topic in response.topics:
             for each in topic.partitions:
                 found.append((topic.name, each.partition_index, each.error_code, each.timestamp, each.offset))
-                epochs = (0, self._epoch_of((topic.name, each.partition_index)), -1)
+                epochs = (0, *self._epochs_since, self._epoch_of((topic.name, each.partition_index)), -1)
                 self._check("whether the epoch of an offset can be", each.leader_epoch in epochs, True)
         expected: list[tuple[Any, ...]] = []
         for row, timestamp in asked:

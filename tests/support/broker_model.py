@@ -79,6 +79,8 @@ class BrokerModel:
         #: Whether other consumers have begun sessions.
         self._has_others = False
         self._cluster_id: str | None = None
+        #: The leader epochs after the broker registered again.
+        self._epochs_since: set[int] = set()
 
     def _check(self, what: str, found: object, expected: object) -> None:
         if found != expected:

@@ -8,6 +8,7 @@ their encoding. New replicas are spread over racks.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -136,7 +137,7 @@ class ControllerExplorer:
         steps = [self._broker, self._broker, self._isr, self._isr, self._isr, self._elect, self._reassign]
         steps += [self._create, self._grow, self._delete, self._configure, self._list, self._propose]
         steps += [self._set_quota, self._allocate, self._update_features, self._assign_directories, self._beat]
-        steps += [self._contact, self._contact]
+        steps += [self._contact, self._contact, self._allow_unclean, self._allow_unclean]
         if self._world.strategy is not None:
             steps += [self._choose_strategy, self._elect, self._elect_everywhere]
         for _ in range(_STEPS):
@@ -198,7 +199,8 @@ class ControllerExplorer:
         broker_id = self._any_broker()
         if broker_id in self._world.image.brokers:
             wanted = self._random.choice(((False, False), (False, True), (True, False)))
-            self._world.beat(broker_id, want_fence=wanted[0], want_shut_down=wanted[1])
+            earlier = self._random.choice((0, 0, 0, 1))
+            self._world.beat(broker_id, want_fence=wanted[0], want_shut_down=wanted[1], epochs_earlier=earlier)
 
     def _register(self, broker_id: int) -> None:
         random, world = self._random, self._world
@@ -387,7 +389,32 @@ class ControllerExplorer:
         value = random.choice(values)
         operation = random.choice((2, 3)) if key == "cleanup.policy" else int(value is None)
         changes = [(2 if name else 4, name, [(key, operation, value)])]
-        self._world.apply(configs.alter_configs(self._view, changes, _ACTOR, replace=random.random() < 0.2))
+        self._alter(changes, replace_all=random.random() < 0.2)
+
+    def _alter(self, changes: list[tuple[int, str, list[tuple[str, int, str | None]]]], *, replace_all: bool) -> None:
+        """Changes settings; where unclean leaders are allowed now, the controller elects them."""
+        result = configs.alter_configs(self._view, changes, _ACTOR, replace=replace_all)
+        self._world.apply(result)
+        names = elections.topics_with_changed_rule(self._world.image, result.records)
+        if names:
+            self._world.apply(elections.unclean_elections_due(self._view, deque(names)))
+
+    def _allow_unclean(self) -> None:
+        """All replicas that could lead a partition are fenced, after another one that comes back alone; then its topic
+        lets that one lead.
+        """
+        found, world = self._any_partition(), self._world
+        if found is None or self._view.unclean_election_allowed(found[0]):
+            return
+        behind = self._random.choice(found[3].replicas)
+        for broker_id in (behind, *(each for each in found[3].replicas if each != behind)):
+            broker = world.image.brokers.get(broker_id)
+            if broker is not None:
+                world.replay(brokers.fence(self._view, broker).records)
+        broker = world.image.brokers.get(behind)
+        if broker is not None:
+            world.replay(brokers.unfence(self._view, broker).records)
+        self._alter([(2, found[0], [("unclean.leader.election.enable", 0, "true")])], replace_all=False)
 
     def _set_quota(self) -> None:
         random = self._random

@@ -124,11 +124,12 @@ class ControllerWorld:
         want_fence: bool = False,
         want_shut_down: bool = False,
         unwritable: Sequence[bytes] = (),
+        epochs_earlier: int = 0,
     ) -> BrokerHeartbeatResponse:
         broker = self.image.brokers[broker_id]
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
-            broker_epoch=broker.epoch,
+            broker_epoch=broker.epoch - epochs_earlier,
             current_metadata_offset=self.image.offset,
             want_fence=want_fence,
             want_shut_down=want_shut_down,

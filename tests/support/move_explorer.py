@@ -1,9 +1,9 @@
 """Moves of a replica between log directories while it is written, read and cut: a small world in memory.
 
 A seed moves `orders-0` several times, to directories that are right, wrong, full or the same, with and without a limit
-of the rate, while clients produce and delete records, also those that are being copied, and the topic. At every moment readers see exactly what was written; in the end the
-replica is where the last accepted request put it, the controller knows that directory, and no other directory has a
-part of it.
+of the rate, while clients produce and delete records, also those that are being copied, and the topic. At every moment
+readers see exactly what was written; in the end the replica is where the last accepted request put it, the controller
+knows that directory, and no other directory has a part of it.
 """
 
 from __future__ import annotations
@@ -222,7 +222,11 @@ class MoveExplorer:
         for _ in range(200):
             broker = self._world.broker
             partition = broker.replicas.find(*ORDERS)
-            if partition is not None and partition.leadership is not None and broker.metadata.image.brokers[1].is_active:
+            if (
+                partition is not None
+                and partition.leadership is not None
+                and broker.metadata.image.brokers[1].is_active
+            ):
                 return
             self._world.run(100)
         raise Violation("moves: a restarted broker does not lead again")

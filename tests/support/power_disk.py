@@ -22,10 +22,12 @@ _BLOCK_BYTES = 64
 
 
 class _FileNode:
-    __slots__ = ("content", "synced")
+    __slots__ = ("content", "synced", "unchanged")
 
     def __init__(self) -> None:
         self.synced: bytes | None = None
+        #: The number of bytes before those that were written in place since the sync; None if there are none.
+        self.unchanged: int | None = None
         #: The present content, or the content at the file's removal.
         self.content: Callable[[], bytes] = bytes
 
@@ -72,6 +74,7 @@ class PowerFile:
     def write_at(self, offset: int, data: Buffer) -> None:
         self._disk.changing()
         self._file.write_at(offset, data)
+        self._node.unchanged = offset if self._node.unchanged is None else min(self._node.unchanged, offset)
 
     def truncate(self, size: int) -> None:
         self._disk.changing()
@@ -103,7 +106,7 @@ class PowerDisk(MemoryDisk):
         self.changes += 1
 
     def synced(self, node: _FileNode) -> None:
-        node.synced = node.content()
+        node.synced, node.unchanged = node.content(), None
         path = next((path for path, known in self._nodes.items() if known is node), None)
         if path is not None:
             self._name_is_sure(path)
@@ -154,6 +157,7 @@ class PowerDisk(MemoryDisk):
             self.changing()
         super().write(path, data)
         node = self._file_node(path)
+        node.unchanged = None
         if sync:
             self.changing()
             self.synced(node)
@@ -248,6 +252,10 @@ def _bytes_of(node: _FileNode, fate: Fate, chance: random.Random) -> bytes:
         return synced
     if synced.startswith(now):
         return chance.choice([synced, now])
+    if not now.startswith(synced) and node.unchanged is not None and now.startswith(synced[: node.unchanged]):
+        # Bytes were written in place, such as those of a file that was made longer before: any beginning is there.
+        end = chance.randint(node.unchanged, len(now))
+        return now[:end] + synced[end:]
     if not now.startswith(synced):
         # The file was written again: the content is the old one, the new one, or only the beginning of the new one.
         return chance.choice([synced, now, now[: chance.randint(0, len(now))]])

@@ -183,9 +183,13 @@ class PowerWorld:
         self._note_sure()
 
     def truncate(self, model: Model, offset: int) -> None:
-        model.sure = {at for at in model.sure if at < offset}
         model.before = {at: was for at, was in model.written.items() if at >= offset}
         model.written = {at: was for at, was in model.written.items() if at < offset}
+        if model.is_compacted:
+            # Older records of the keys that are truncated were removed by compaction.
+            present = {at for at, _, _ in _contents(self.log(model))}
+            model.written = {at: was for at, was in model.written.items() if at in present}
+        model.sure &= set(model.written)
         self.log(model).truncate_to(offset)
         assert self.log(model).log_end_offset == offset
         model.before = {}

@@ -27,7 +27,9 @@ from tests.support.group_explorer import GroupExplorer
 from tests.support.leader_explorer import LeaderExplorer
 from tests.support.move_explorer import MoveExplorer
 from tests.support.offset_explorer import OffsetExplorer
+from tests.support.session_explorer import SessionExplorer
 from tests.support.transaction_explorer import TransactionExplorer
+from tests.support.zookeeper_files_explorer import ZookeeperFilesExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.event_coverage import EventCoverage
@@ -78,8 +80,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "groups": Kind(Layout(brokers=3), WorkKind.GROUPS, 10),
 }
 SMALL: Final[Mapping[WorldKind, int]] = {
-    WorldKind.REPLICATION: 30,
-    WorldKind.QUORUM: 18,
+    WorldKind.REPLICATION: 26,
+    WorldKind.QUORUM: 14,
     WorldKind.ZOOKEEPER: 16,
     WorldKind.TRANSACTIONS: 10,
 }
@@ -90,13 +92,13 @@ def _storage(seed: int) -> None:
 
 
 #: Worlds in memory: quorum nodes on damaged disks, power failures of logs, damaged files, one log, and parts of a
-#: broker, a controller or a coordinator beside a model.
+#: broker, a controller, a coordinator or a ZooKeeper server beside a model.
 IN_MEMORY: Final[Mapping[str, tuple[Callable[[int], object], int]]] = {
-    "rot": (lambda seed: RottenWorld(rotten(seed)).run(), 4),
+    "rot": (lambda seed: RottenWorld(rotten(seed)).run(), 3),
     "storage": (_storage, 2),
-    "files": (lambda seed: DamagedFiles(seed).run(), 4),
+    "files": (lambda seed: DamagedFiles(seed).run(), 3),
     "one log": (lambda seed: OneLog(seed).run(), 5),
-    "broker": (lambda seed: BrokerExplorer(seed).run(), 4),
+    "broker": (lambda seed: BrokerExplorer(seed).run(), 5),
     "leader": (lambda seed: LeaderExplorer(seed).run(), 4),
     "fetcher": (lambda seed: FetcherExplorer(seed).run(), 4),
     "moves": (lambda seed: MoveExplorer(seed).run(), 6),
@@ -105,6 +107,8 @@ IN_MEMORY: Final[Mapping[str, tuple[Callable[[int], object], int]]] = {
     "classic groups": (lambda seed: ClassicExplorer(seed).run(), 4),
     "offsets": (lambda seed: OffsetExplorer(seed).run(), 3),
     "transaction coordinator": (lambda seed: TransactionExplorer(seed).run(), 4),
+    "znode sessions": (lambda seed: SessionExplorer(seed).run(), 5),
+    "zookeeper files": (lambda seed: ZookeeperFilesExplorer(seed).run(), 4),
 }
 
 

@@ -62,6 +62,7 @@ class WiredBroker:
         self.host = host or MemoryHost(seed=1)
         self.properties = {**PROPERTIES, **{key.replace("_", "."): value for key, value in properties.items()}}
         self.closes = NotedCloses()
+        self._restarts = 0
         self.broker = self._start()
 
     def _start(self) -> Broker:
@@ -75,7 +76,9 @@ class WiredBroker:
         if clean:
             self.stop()
         self.host.disk.locked.clear()
-        self.host = MemoryHost(seed=2, disk=self.host.disk)
+        # Another seed each time: two processes with one incarnation id would be the same one.
+        self._restarts += 1
+        self.host = MemoryHost(seed=1 + self._restarts, disk=self.host.disk)
         self.host.time.run_for(1_000_000)
         self.broker = self._start()
 

@@ -381,15 +381,16 @@ class ZnodeMemory:
         for path, event in unseen:
             self._deliver(path, event)
 
-    def expire(self) -> None:
-        """Ends the session, with its ephemeral znodes and its watches."""
+    def expire(self, *, leaves_znodes: bool = False) -> None:
+        """Ends the session, with its ephemeral znodes, unless the server removes them later, and its watches."""
         if self.is_connected:
             self.disconnect()
         ended, self.session_id = self.session_id, 0
         self._watches.clear()
         self._unseen.clear()
         self.lose_all(0)
-        self.tree.end_session(ended)
+        if not leaves_znodes:
+            self.tree.end_session(ended)
         if self.listener is not None:
             self.listener.session_expired()
 

@@ -168,7 +168,7 @@ CLUSTER: Final = (
         lambda call: bool(call.subject._begun),
         needs=_BROKERS,
     ),
-    RareEvent("a deletion marker has no topic", f"{_DELETIONS}_unmark", needs=_ZOOKEEPER),
+    RareEvent("a deletion marker has no topic", f"{_DELETIONS}_end_if_absent", needs=_ZOOKEEPER),
     RareEvent("a topic is read again", f"{_TOPICS}read_again", needs=_ZOOKEEPER),
     RareEvent(
         "a topic is read again after decisions that are under way",

@@ -79,6 +79,29 @@ def test_a_checkpoint_waits_for_no_timer_at_a_stop() -> None:
     assert read_offsets(host.disk, CHECKPOINT) == {A: 18}
 
 
+def test_records_after_a_truncation_are_not_clean_although_its_checkpoint_was_never_written() -> None:
+    """The process is killed between a truncation and the checkpoint: without a correction at the start, the record at
+    offset 19 would count as clean, and be kept beside a newer one of its key.
+    """
+    host = MemoryHost()
+    manager = start(host)
+    fill(host, create(manager, A))
+    host.time.run_for(3 * BACKOFF_MS)
+    log = manager.get(A)
+    assert log is not None
+    log.truncate_to(18)
+    assert read_offsets(host.disk, CHECKPOINT) == {A: 20}
+    host.disk.locked.clear()
+    host = MemoryHost(disk=host.disk)
+    manager = start(host)
+    host.time.run_for(10)
+    log = create(manager, A)
+    assert read_offsets(host.disk, CHECKPOINT) == {A: log.log_end_offset}
+    fill(host, log)
+    host.time.run_for(3 * BACKOFF_MS)
+    assert [header.base_offset for header, _ in log.batches(0, 1000)] == [log.log_end_offset - 1]
+
+
 def test_a_damaged_checkpoint_is_found_out_again() -> None:
     host = MemoryHost()
     host.disk.make_dirs("/logs")

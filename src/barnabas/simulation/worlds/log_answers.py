@@ -120,7 +120,7 @@ class CheckedCopy(LogCopy):
             read = self.log.take(read)
         raise self.wrong(f"a read at {offset} does not end")
 
-    def check_overtaken_read(self, offset: int, max_bytes: int, change: Callable[[], None]) -> None:
+    def check_overtaken_read(self, offset: int, max_bytes: int, change: Callable[[], object]) -> None:
         """Changes the log while a read waits for the disk. The read gets what the log has after the change, or what it
         had before, if that is still there.
         """

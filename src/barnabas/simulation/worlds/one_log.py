@@ -10,6 +10,7 @@ each other as `log_rules` describes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -183,7 +184,8 @@ class OneLog:
         """A replica is changed while one of its reads waits for the disk."""
         copy = self._any()
         own = [self._append, self._delete_records] if copy is self.leader else [self._follow, self._truncate]
-        change = self._random.choice([*own, *own, copy.retain, copy.log.roll])
+        changes: list[Callable[[], object]] = [*own, *own, copy.retain, copy.log.roll]
+        change = self._random.choice(changes)
         copy.check_overtaken_read(self._random.randint(copy.start, copy.end), self._random.choice((80, 500)), change)
 
     def _look_up(self) -> None:

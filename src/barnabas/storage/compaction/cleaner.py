@@ -223,6 +223,11 @@ class LogCleaner:
     # -- life
 
     def start(self, high_watermark_of: HighWatermark) -> None:
+        """Begins to clean. A log can end below what its checkpoint calls clean, if the last process ended after a
+        truncation and before it wrote the checkpoint: later records at these offsets are not clean.
+        """
+        for log in self._logs.values():
+            self._cut_state(log)
         self.choice.high_watermark_of = high_watermark_of
         if self._config.bool_of("log.cleaner.enable"):
             self._is_stopped = False
@@ -249,11 +254,13 @@ class LogCleaner:
     def on_truncated(self, log: Log) -> None:
         """Marks everything at and above the new log end as never cleaned."""
         self.abort(log)
-        end_offset = log.log_end_offset
+        self._cut_state(log)
+
+    def _cut_state(self, log: Log) -> None:
         root = log.directory.rpartition("/")[0]
         clean = self.state.get(root, log.topic_partition)
-        if clean is not None and clean > end_offset:
-            self.state.put(root, log.topic_partition, end_offset)
+        if clean is not None and clean > log.log_end_offset:
+            self.state.put(root, log.topic_partition, log.log_end_offset)
 
     def pause(self, log: Log) -> None:
         """Stops cleaning a log while it is being copied."""

@@ -13,6 +13,9 @@
 | a digest that is not that of the tree          | reported                                                          |
 
 The checks read only; files are changed at the end (`_Replay.cut`), when it is clear that the server can start.
+
+What is found is synced before clients can read it (`_Replay.sync`): a process that was killed can have written more
+than it had synced. If that were lost later, when later transactions are in the next file, the server could not start.
 """
 
 from __future__ import annotations
@@ -84,9 +87,10 @@ class _Newest(NamedTuple):
 def recover(
     disk: Disk, folders: Folders, faults: FaultHandler, *, extended_types: bool = False, trust_empty: bool = False
 ) -> Recovered:
-    """Recovers the state, and cuts a damaged tail of the log. Raises DamagedFiles or OSError."""
+    """Recovers the state, cuts a damaged tail of the log, and syncs the rest. Raises DamagedFiles or OSError."""
     replay, is_damaged = _replayed(disk, folders, faults, extended_types, trust_empty)
     replay.cut()
+    replay.sync()
     for folder in folders:
         _remove_partial_files(disk, folder)
     replay.database.end_dead_sessions()
@@ -170,6 +174,8 @@ class _Replay:
         self._snapshot_digest = digest
         self._mismatch_is_reported = False
         self._cuts: list[_Cut] = []
+        #: The logs that were read.
+        self._paths: list[str] = []
         self.count = 0
 
     def run(self, logs: Sequence[DataFile]) -> None:
@@ -179,6 +185,7 @@ class _Replay:
         for log in following:
             self._check_continues(log)
             self._replay_file(log)
+            self._paths.append(log.path)
         if self._snapshot_digest is not None and self.count:
             self._faults.warn(
                 f"the log ends at zxid 0x{self.database.last_zxid:x}, before 0x{self._snapshot_digest.zxid:x}, up to "
@@ -253,6 +260,18 @@ class _Replay:
         """Cuts damaged entries off the logs, and keeps them in separate files. Raises OSError."""
         for path, offset, reason in self._cuts:
             _cut(self._disk, path, offset, reason, self._faults.warn)
+
+    def sync(self) -> None:
+        """Syncs the logs that were read, and their names. Raises OSError."""
+        disk = self._disk
+        for path in self._paths:
+            if disk.exists(path):
+                file = disk.open(path, read_only=True)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+                disk.sync_dir(path.rpartition("/")[0])
 
 
 def _remove_partial_files(disk: Disk, folder: str) -> None:
