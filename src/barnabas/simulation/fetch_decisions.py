@@ -15,7 +15,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from barnabas.replication.fetch_items import FetchResult
 from barnabas.replication.fetching import FetchRound
-from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
+from barnabas.simulation.second_decisions import Arguments, SecondDecision
 
 _NOT_WAITED_FOR: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
