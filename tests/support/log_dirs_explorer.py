@@ -317,7 +317,7 @@ class LogDirsExplorer:
         log.truncate_to(offset)
         end = log.log_end_offset
         self._check("the end of a truncated log", end <= offset and offset - end < 2, True)
-        part.end, part.high_watermark = end, min(part.high_watermark, end)
+        part.end, part.high_watermark, part.start = end, min(part.high_watermark, end), min(part.start, end)
         saved = self._saved(part.root, RECOVERY_POINT_CHECKPOINT).get(each, 0)
         self._check("whether the recovery point on disk is too high", saved > end, False)
         if is_settled:

@@ -1,5 +1,5 @@
-"""Second decisions about fetches from a leader: which answers do not wait for more data, what is still to be loaded, which
-positions of followers are noted, and which replicas can have a log here.
+"""Second decisions about fetches from a leader: which answers do not wait for more data, what is still to be loaded,
+which positions of followers are noted, and which replicas can have a log here.
 """
 
 from __future__ import annotations
