@@ -1,4 +1,4 @@
-"""The write health of two directories: syncs that take short, long or for ever, slow and refused writes, full disks,
+"""The write health of two directories: syncs that take short, long or forever, slow and refused writes, full disks,
 and pauses of the whole process.
 
 A plain model bounds when a directory must and must not be unwritable. A sync that takes five seconds of the process's
@@ -40,7 +40,7 @@ class Sync:
 
 @dataclass
 class Seen:
-    """What is known about a directory."""
+    """The known state of a directory."""
 
     syncs: list[Sync] = field(default_factory=list)
     took_ms: list[int] = field(default_factory=list)
@@ -158,7 +158,7 @@ class HealthExplorer:
             if seen.slow_calls >= 3:
                 self._wrong(path, SLOW)
         self._health.append_took("/elsewhere", 900)
-        # What is fast is reported only while that is needed.
+        # Fast writes are reported only while that is needed.
         if any(each.slow_calls for each in self._seen.values()):
             self._check("whether fast writes count", self._health.is_counting or bool(seen.cause), True)
         self._health.append_took(path, 1)

@@ -77,7 +77,7 @@ class WatchingDisk(MemoryDisk):
 
 @dataclass
 class Part:
-    """What a partition's log must be."""
+    """The expected log of a partition."""
 
     topic_id: bytes
     root: str

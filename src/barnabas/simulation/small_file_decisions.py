@@ -342,7 +342,7 @@ def _memory(cleaner: Any, job: Any, offsets: Any) -> int:
     """Returns the bytes for the keys of a pass: those of one cleaner thread, at least 1 MiB, at most 2 GiB."""
     config = cleaner._config
     share = config.int_of("log.cleaner.dedupe.buffer.size") // max(config.int_of("log.cleaner.threads"), 1)
-    return sorted((1 << 20, share, (1 << 31) - 1))[1]
+    return int(sorted((1 << 20, share, (1 << 31) - 1))[1])
 
 
 def _memory_of(_: Any, cleaner: Any, job: Any, offsets: Any) -> int:

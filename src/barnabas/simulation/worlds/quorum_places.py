@@ -321,6 +321,20 @@ class Places:
         place.disk = CrashingDisk()
         place.key = VoterKey(place.node_id, b"wiped" + bytes(11))
 
+    # Faults of the network.
+
+    def _begin_losses(self) -> None:
+        faults = self.network.faults
+        faults.loss = self.chance.choice([0, 0.02, 0.1, 0.3])
+        faults.doubling = self.chance.choice([0, 0.1, 0.3])
+        faults.delay_ms_max = self.chance.choice([1, 5, 30, 150])
+        self.note(f"network: loss {faults.loss}, doubling {faults.doubling}, delay {faults.delay_ms_max}")
+
+    def _begin_damages(self) -> None:
+        faults = self.network.faults
+        faults.damage = self.chance.choice([0, 0.05, 0.3])
+        self.note(f"network: damage {faults.damage}")
+
     # The nodes, as the network sees them.
 
     def node_at(self, address: Address) -> int:

@@ -96,13 +96,6 @@ class World(Places):
             return self.chance.choice(leaders)
         return self.chance.choice(places) if places else None
 
-    def _begin_losses(self) -> None:
-        faults = self.network.faults
-        faults.loss = self.chance.choice([0, 0.02, 0.1, 0.3])
-        faults.doubling = self.chance.choice([0, 0.1, 0.3])
-        faults.delay_ms_max = self.chance.choice([1, 5, 30, 150])
-        self.note(f"network: loss {faults.loss}, doubling {faults.doubling}, delay {faults.delay_ms_max}")
-
     def _begin_cuts(self) -> None:
         faults = self.network.faults
         if faults.cut and self.chance.random() < 0.6:
@@ -115,13 +108,8 @@ class World(Places):
         faults.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side) and not (one_way and a in side)}
         self.note(f"network: {sorted(side)} apart{', one way' if one_way else ''}")
 
-    def _begin_damages(self) -> None:
-        faults = self.network.faults
-        faults.damage = self.chance.choice([0, 0.05, 0.3])
-        self.note(f"network: damage {faults.damage}")
-
     def _begin_full_disks(self) -> None:
-        """Fills the disk of one node for a while: the others can go on."""
+        """Fills the disk of one node for a while: the others continue."""
         place = self._some_place()
         if place is None or any(each.disk.free_bytes < ROOM for each in self.places.values()):
             return
