@@ -338,17 +338,6 @@ def _shown_groups(groups: Any, disk: Any, segments: Any, segment_bytes: int, *mo
     return [segment for group in groups for segment in group], all(size <= segment_bytes for size in sizes), all(groups)
 
 
-def _memory(cleaner: Any, job: Any, offsets: Any) -> int:
-    """Returns the bytes for the keys of a pass: those of one cleaner thread, at least 1 MiB, at most 2 GiB."""
-    config = cleaner._config
-    share = config.int_of("log.cleaner.dedupe.buffer.size") // max(config.int_of("log.cleaner.threads"), 1)
-    return int(sorted((1 << 20, share, (1 << 31) - 1))[1])
-
-
-def _memory_of(_: Any, cleaner: Any, job: Any, offsets: Any) -> int:
-    return int(offsets._memory_bytes)
-
-
 def _decision(
     target: str,
     expected: Callable[..., Any],
@@ -379,6 +368,5 @@ SMALL_FILE_DECISIONS: Final = (
     _decision("storage.compaction.cleanable:Cleanable.is_worth_it", _is_worth_it, _near_worth),
     _decision("storage.compaction.cleanable:_is_overdue", _is_overdue, _near_overdue),
     _decision("storage.compaction.cleanable:group_segments", _groups, _none, _shown_groups),
-    _decision("storage.compaction.cleaner:LogCleaner._index", _memory, _none, _memory_of),
     _decision("raft.snapshots:parse_name", _metadata_snapshot, _near_snapshot_names),
 )
