@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.support.broker_explorer import BrokerExplorer
 from tests.support.fetcher_explorer import FetcherExplorer
+from tests.support.health_explorer import HealthExplorer
 from tests.support.leader_explorer import LeaderExplorer
+from tests.support.log_dirs_explorer import LogDirsExplorer
 from tests.support.move_explorer import MoveExplorer
 
 from barnabas.broker.fetching.fetch_sessions import Session
@@ -16,17 +18,43 @@ from barnabas.broker.handlers import list_offsets, metadata
 from barnabas.replication import fetcher, move
 from barnabas.replication.fetcher import FollowedPartition
 from barnabas.replication.isr_changes import IsrChanges
+from barnabas.replication.isr_expiration import IsrExpiration
 from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import Purgatory
 from barnabas.simulation.history import Violation
+from barnabas.storage import health
+from barnabas.storage.file_removal import DelayedRemoval
+from barnabas.storage.upkeep import LogUpkeep
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-Explorer = type[BrokerExplorer] | type[FetcherExplorer] | type[LeaderExplorer] | type[MoveExplorer]
+Explorer = (
+    type[BrokerExplorer]
+    | type[FetcherExplorer]
+    | type[HealthExplorer]
+    | type[LeaderExplorer]
+    | type[LogDirsExplorer]
+    | type[MoveExplorer]
+)
+EXPLORERS: list[Explorer] = [
+    BrokerExplorer,
+    FetcherExplorer,
+    HealthExplorer,
+    LeaderExplorer,
+    LogDirsExplorer,
+    MoveExplorer,
+]
 
 
-@pytest.mark.parametrize("explorer", [BrokerExplorer, FetcherExplorer, LeaderExplorer, MoveExplorer])
+@pytest.mark.parametrize("explorer", EXPLORERS)
 def test_every_promise_holds(explorer: Explorer) -> None:
     for seed in range(1, 16):
+        explorer(seed).run()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("explorer", [HealthExplorer, LogDirsExplorer])
+def test_every_promise_holds_in_many_worlds(explorer: Explorer) -> None:
+    for seed in range(16, 300):
         explorer(seed).run()
 
 
@@ -84,6 +112,31 @@ def _copies_keep_deleted_records(plant: pytest.MonkeyPatch) -> None:
     plant.setattr(move.Move, "follow_log_start", lambda self: None)
 
 
+def _pauses_count_as_a_hanging_disk(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(health, "_STILL_MS", 1 << 40)
+
+
+def _relapses_do_not_matter(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(health, "_RELAPSE_MS", 0)
+
+
+def _deleted_files_go_at_once(plant: pytest.MonkeyPatch) -> None:
+    real = DelayedRemoval.add
+    plant.setattr(DelayedRemoval, "add", lambda self, paths, delay_ms: real(self, paths, delay_ms // 2))
+
+
+def _recovery_points_of_deleted_logs_stay(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(LogUpkeep, "_deleted", lambda self, paths: {})
+
+
+def _truncations_stay_out_of_the_checkpoint(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(LogUpkeep, "on_truncating", lambda self, log: None)
+
+
+def _isrs_have_two_timers(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(IsrExpiration, "check", lambda self: self._check())
+
+
 @pytest.mark.parametrize(
     ("explorer", "mistake"),
     [
@@ -97,6 +150,12 @@ def _copies_keep_deleted_records(plant: pytest.MonkeyPatch) -> None:
         (BrokerExplorer, _every_item_rests),
         (BrokerExplorer, _the_latest_time_is_the_first),
         (MoveExplorer, _copies_keep_deleted_records),
+        (HealthExplorer, _pauses_count_as_a_hanging_disk),
+        (HealthExplorer, _relapses_do_not_matter),
+        (LogDirsExplorer, _deleted_files_go_at_once),
+        (LogDirsExplorer, _recovery_points_of_deleted_logs_stay),
+        (LogDirsExplorer, _truncations_stay_out_of_the_checkpoint),
+        (LeaderExplorer, _isrs_have_two_timers),
     ],
 )
 def test_mistakes_are_found(explorer: Explorer, mistake: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ class BrokerReads(BrokerModel):
             session_epoch=-1,
             topics=self._requested(version, offsets, partition_bytes=partition_bytes, epoch=epoch),
         )
-        # What waits for the disk takes its whole share of the limit, so that others can get less.
+        # A partition that waits for the disk takes its whole share of the limit, so that others can get less.
         may_wait = len(rows) == 1 or max_bytes == _ANY
         with self._cold_disk() if may_wait and self._random.random() < 0.3 else nullcontext():
             response = self._client.call(request, version, FetchResponse)

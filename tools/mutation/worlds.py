@@ -25,7 +25,9 @@ from tests.support.classic_explorer import ClassicExplorer
 from tests.support.controller_explorer import ControllerExplorer
 from tests.support.fetcher_explorer import FetcherExplorer
 from tests.support.group_explorer import GroupExplorer
+from tests.support.health_explorer import HealthExplorer
 from tests.support.leader_explorer import LeaderExplorer
+from tests.support.log_dirs_explorer import LogDirsExplorer
 from tests.support.move_explorer import MoveExplorer
 from tests.support.offset_explorer import OffsetExplorer
 from tests.support.peers_explorer import PeersExplorer
@@ -158,6 +160,16 @@ def _rights(seed: int) -> Found:
     return None
 
 
+def _log_dirs(seed: int) -> Found:
+    LogDirsExplorer(seed).run()
+    return None
+
+
+def _health(seed: int) -> Found:
+    HealthExplorer(seed).run()
+    return None
+
+
 def _replication(seed: int) -> Found:
     return replication_explorer.explore(seed).problem
 
@@ -232,6 +244,8 @@ KINDS: dict[str, Kind] = {
     "peers": Kind(_peers, 24),
     "requests": Kind(_requests, 40),
     "rights": Kind(_rights, 24),
+    "log dirs": Kind(_log_dirs, 40),
+    "health": Kind(_health, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),

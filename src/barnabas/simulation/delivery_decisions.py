@@ -57,7 +57,8 @@ def _committed(delivery: Any, high_watermark: int, *, is_all: bool) -> object:
     waiting = [(batch.base_offset, batch.last_offset) for batch in delivery._appended]
     due = [(base, last) for base, last in waiting if last < top]
     offset = due[-1][1] + 1 if due else delivery.offset
-    return offset, top, offset, waiting[len(due) :]
+    in_log = offset if delivery._log_end is None else delivery._log_end
+    return offset, top, in_log, waiting[len(due) :]
 
 
 def _near_committed(delivery: Any, high_watermark: int, *, is_all: bool) -> Iterator[Arguments]:

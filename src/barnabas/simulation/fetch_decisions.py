@@ -1,5 +1,5 @@
-"""Second decisions about fetches from a leader: which answers do not wait for more data, what is still to be loaded, which
-positions of followers are noted, and which replicas can have a log here.
+"""Second decisions about fetches from a leader: which answers do not wait for more data, what is still to be loaded,
+which positions of followers are noted, and which replicas can have a log here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from barnabas.replication.fetch_items import FetchResult
 from barnabas.replication.fetching import FetchRound
-from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
+from barnabas.simulation.second_decisions import Arguments, SecondDecision
 
 _NOT_WAITED_FOR: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,

@@ -138,7 +138,7 @@ def _near_records(base_offset: int, values: Any) -> Iterator[Arguments]:
 
 
 def _belongs(host: Any, config: Any, path: str, meta: Any) -> object:
-    known = getattr(host, "known", UNJUDGED)
+    known: Any = getattr(host, "known", UNJUDGED)
     if known is UNJUDGED or known is None:
         return known
     directory, cluster = (None if each in ("-", uuid_to_text(ZERO_UUID)) else each for each in known)

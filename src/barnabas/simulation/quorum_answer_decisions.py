@@ -24,6 +24,8 @@ from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDeci
 _UNKNOWN: Final = -1
 _LEADER_CHANGE: Final = 2
 _BACKOFF_MS: Final = 50
+#: The free space of a disk in memory that is not full.
+_ROOM: Final = 1 << 40
 _SOON: Final = "soon"
 
 
@@ -376,7 +378,8 @@ def _near_snapshots(data: Any) -> Iterator[Arguments]:
 
 def _may_fail(writer: Any) -> bool:
     """Returns whether the disk is one that can be full."""
-    return hasattr(writer._host.disk, "without_effects")
+    disk = writer._host.disk
+    return hasattr(disk, "without_effects") or disk.free_bytes < _ROOM
 
 
 def _flushed(writer: Any, end: int, epoch: int) -> object:

@@ -126,6 +126,17 @@ def _near_horizon(records: Any, header: Any, rule: Any) -> Iterator[Arguments]:
             yield records, header, replace(rule, wall_ms=header.delete_horizon_ms + more)
 
 
+def _memory(cleaner: Any, job: Any, offsets: Any) -> int:
+    """Returns the bytes for the keys of a pass: those of one cleaner thread, at least 1 MiB, at most 2 GiB."""
+    config = cleaner._config
+    share = config.int_of("log.cleaner.dedupe.buffer.size") // max(config.int_of("log.cleaner.threads"), 1)
+    return int(sorted((1 << 20, share, (1 << 31) - 1))[1])
+
+
+def _memory_of(_: Any, cleaner: Any, job: Any, offsets: Any) -> int:
+    return int(offsets._memory_bytes)
+
+
 # -- producers
 
 
@@ -178,6 +189,7 @@ STORAGE_DECISIONS: Final = (
     SecondDecision("storage.retention:surplus", _surplus, _near_surplus),
     SecondDecision("storage.retention:expired", _aged, _near_aged),
     SecondDecision("storage.compaction.record_filter:_select", _kept, _near_horizon, _offsets_of),
+    SecondDecision("storage.compaction.cleaner:LogCleaner._index", _memory, shown=_memory_of),
     SecondDecision("storage.producers:ProducerStateManager.check", _accepted, _near_sequence),
     SecondDecision("storage.producer_entries:ProducerEntry.is_expired", _is_forgotten, _near_forgotten),
 )

@@ -39,7 +39,8 @@ def rotten(seed: int) -> Plan:
     """Voters stay who they are: of how many a minority is one must be known."""
     plan = Plan.of(seed)
     voters = random.Random(seed).choice([3, 3, 3, 5])
-    return replace(plan, voters=voters, crashes=True, wipes=False, changes=False, upgrades=False, pauses=False)
+    calm = replace(plan, wipes=False, changes=False, upgrades=False, pauses=False, damages=False, full_disks=False)
+    return replace(calm, voters=voters, crashes=True)
 
 
 class RottenWorld(World):

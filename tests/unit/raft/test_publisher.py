@@ -1,4 +1,4 @@
-"""What a node publishes of the metadata log."""
+"""The images that a node publishes of the metadata log."""
 
 from __future__ import annotations
 

@@ -251,12 +251,12 @@ class DamagedFiles:
             batches = read_batches(data)
             place = random.randrange(len(batches) + 1) - 1
             before = batches[place - 1].last_offset + 1 if place > 0 else int(name.partition(".")[0])
-            offset = random.choice((before - 1, before - 1, before + 1, before + 1_000))
-            if place < 0 or offset in (batches[place].base_offset, -1):
+            moved = random.choice((before - 1, before - 1, before + 1, before + 1_000))
+            if place < 0 or moved in (batches[place].base_offset, -1):
                 return
             at = batches[place].position
-            disk.write(path, data[:at] + offset.to_bytes(8, "big") + data[at + 8 :])
-            must_be_named = offset < before
+            disk.write(path, data[:at] + moved.to_bytes(8, "big") + data[at + 8 :])
+            must_be_named = moved < before
         elif way == "cut":
             disk.write(path, data[: random.randrange(len(data))])
         else:

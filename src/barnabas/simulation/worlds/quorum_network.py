@@ -1,16 +1,27 @@
-"""The time and the network of the quorum's world: one event heap; messages are delayed, lost, doubled and reordered."""
+"""The time and the network of the quorum's world: one event heap; messages are delayed, lost, doubled, reordered and
+damaged.
+"""
 
 from __future__ import annotations
 
 import heapq
 import random
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Protocol
 
+from barnabas.common.errors import ErrorCode
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.message import Message
 
 Address = tuple[str, int]
+#: The codes with which a confused peer refuses a request.
+_REFUSALS = (
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
 
 
 class Heap:
@@ -48,6 +59,8 @@ class Faults:
         self.loss = 0.0
         self.doubling = 0.0
         self.delay_ms_max = 2.0
+        #: The share of answers that arrive damaged.
+        self.damage = 0.0
         #: The directions (from, to) in which no message passes.
         self.cut: set[tuple[int, int]] = set()
 
@@ -121,6 +134,8 @@ class Network:
             self._nodes.on_answer(source, target, sent, response)
             if self._passes(target, source):
                 passed = self._through_wire(response)
+                if self.faults.damage and self._chance.random() < self.faults.damage:
+                    passed = damaged(passed, self._chance)
 
                 def arrive() -> None:
                     if (target, source) not in self.faults.cut:
@@ -138,3 +153,33 @@ class Network:
         version = cls.VERSIONS[1]
         decoded: Message = decode(cls, version, bytes(encode(message, version)))[0]
         return decoded
+
+
+def damaged(message: Any, chance: random.Random) -> Any:
+    """Returns an answer as a confused peer sends it: a refusal, about nothing or too much, with broken records."""
+    slot = "responses" if hasattr(message, "responses") else "topics"
+    topics = getattr(message, slot, None)
+    if not hasattr(message, "error_code") or not topics:
+        return message
+    other, way = copy(message), chance.choice(("refusal", "nothing", "too much", "index", "records"))
+    rows = topics[0].partitions
+    if way == "refusal" or not rows:
+        other.error_code = int(chance.choice(_REFUSALS))
+    elif way == "nothing":
+        setattr(other, slot, [])
+    elif way == "too much":
+        setattr(other, slot, topics * 2)
+    elif way == "index":
+        number = next(name for name in ("partition_index", "partition", "index") if hasattr(rows[0], name))
+        row, topic = copy(rows[0]), copy(topics[0])
+        setattr(row, number, 1)
+        topic.partitions = [row]
+        setattr(other, slot, [topic])
+    elif getattr(rows[0], "records", None):
+        row, topic = copy(rows[0]), copy(topics[0])
+        records = bytes(row.records)
+        flipped = records[:-1] + bytes([records[-1] ^ 1])
+        row.records = chance.choice((flipped, records[: chance.randrange(len(records))]))
+        topic.partitions = [row]
+        setattr(other, slot, [topic])
+    return other

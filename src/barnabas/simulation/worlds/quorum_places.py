@@ -23,6 +23,8 @@ from barnabas.simulation.worlds.quorum_network import Address, Heap, Network
 from barnabas.simulation.worlds.quorum_plan import Plan
 
 CLUSTER_ID = "c2ltdWxhdGVkLXF1b3J1bQ"
+#: The free space of a disk that is not full.
+ROOM = 1 << 40
 _BASE = {
     "process.roles": "controller",
     "controller.listener.names": "CONTROLLER",
@@ -90,7 +92,15 @@ class NodeHost:
     # Blocking work.
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        self.call_later(1 + self.random.below(4), lambda: done(work(), None))
+        def perform() -> None:
+            try:
+                result = work()
+            except OSError as error:
+                done(None, error)
+            else:
+                done(result, None)
+
+        self.call_later(1 + self.random.below(4), perform)
 
     # Faults.
 
@@ -98,6 +108,9 @@ class NodeHost:
         raise Violation(f"node {self._place.node_id}: {message}") from error
 
     def report(self, message: str, error: BaseException | None = None) -> None:
+        if "responds with" in message and message in self.reported:
+            raise Violation(f"node {self._place.node_id} reports twice: {message}")
+        self.reported.append(message)
         self._world.note(f"node {self._place.node_id} reports: {message}")
 
     def warn(self, message: str) -> None:
@@ -120,9 +133,15 @@ class Place:
         self.key = VoterKey(node_id)
         self.starts = 0
         self.is_paused = False
+        #: Whether the disk was full since the last start, so that epochs of which nobody got a promise are not saved.
+        self.was_full = False
         self._kept: list[Callable[[], None]] = []
         self.speed = 1.0
         self.zero_ms = 0
+
+    def make_room(self) -> None:
+        """Ends a full disk."""
+        self.disk.free_bytes = max(self.disk.free_bytes, ROOM)
 
     def keep(self, action: Callable[[], None]) -> None:
         """Keeps the events of a paused node until it continues."""
@@ -258,6 +277,7 @@ class Places:
 
     def start(self, place: Place) -> None:
         place.starts += 1
+        place.make_room()
         place.is_paused = False
         place.take_kept()
         host = place.host = NodeHost(self, place, place.disk, self.plan.seed * 1000 + place.node_id * 50 + place.starts)
@@ -274,6 +294,9 @@ class Places:
         node = RaftNode(host, config, MetadataStore(), formatted, WorldPeers(self, place, host))  # type: ignore[arg-type]
         key, checker = place.key, self.checker
         checker.restarted(key)
+        if place.was_full:
+            checker.shadow(key).epoch = 0
+            place.was_full = False
         node.add_listener(CommitObserver(checker, key, node))
         _watch(node._delivery, checker, key)
         place.node = node
@@ -297,6 +320,20 @@ class Places:
         self.note(f"node {place.node_id} loses its disk")
         place.disk = CrashingDisk()
         place.key = VoterKey(place.node_id, b"wiped" + bytes(11))
+
+    # Faults of the network.
+
+    def _begin_losses(self) -> None:
+        faults = self.network.faults
+        faults.loss = self.chance.choice([0, 0.02, 0.1, 0.3])
+        faults.doubling = self.chance.choice([0, 0.1, 0.3])
+        faults.delay_ms_max = self.chance.choice([1, 5, 30, 150])
+        self.note(f"network: loss {faults.loss}, doubling {faults.doubling}, delay {faults.delay_ms_max}")
+
+    def _begin_damages(self) -> None:
+        faults = self.network.faults
+        faults.damage = self.chance.choice([0, 0.05, 0.3])
+        self.note(f"network: damage {faults.damage}")
 
     # The nodes, as the network sees them.
 

@@ -28,6 +28,9 @@ class Plan:
     on_wire: bool = False
     #: Whether each answer to a fetch has a single batch.
     small_fetches: bool = False
+    #: Whether answers arrive damaged, and whether disks are full for a while.
+    damages: bool = False
+    full_disks: bool = False
 
     @staticmethod
     def of(seed: int) -> Plan:
@@ -54,4 +57,6 @@ class Plan:
             on_wire=some(0.05),
             small_fetches=seed % 5 == 3,
             upgrades=not dynamic and some(0.3),
+            damages=some(0.3),
+            full_disks=some(0.3),
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.common.errors import RequestFailed
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.records_metadata import ConfigRecord
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -17,10 +18,11 @@ from barnabas.raft.voters import VoterKey
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.second_decision_table import second_decisions
 from barnabas.simulation.worlds.quorum_checker import Violation, name_of
-from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place, Places
+from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, ROOM, Place, Places
 
 _TROUBLE_MS = 6_000
 _HEALING_MS_MAX = 12_000
+_NEWER = ("damages", "full_disks")
 
 
 class World(Places):
@@ -64,14 +66,19 @@ class World(Places):
             if not host.is_over:
                 self.checker.promised[base_offset] = value
 
-        node.propose([(record, 0)], wall_ms=host.wall_ms(), done=done)
+        try:
+            node.propose([(record, 0)], wall_ms=host.wall_ms(), done=done)
+        except RequestFailed as refused:
+            if place.disk.free_bytes >= ROOM:
+                raise
+            self.note(f"node {place.node_id} refuses {value}: {refused}")
 
     def _trouble(self) -> None:
         if self.is_healed:
             return
         kinds = [
             name
-            for name in ("losses", "cuts", "crashes", "power", "pauses", "wipes", "changes", "upgrades")
+            for name in ("losses", "cuts", "crashes", "power", "pauses", "wipes", "changes", "upgrades", *_NEWER)
             if self._has(name)
         ]
         if kinds:
@@ -89,13 +96,6 @@ class World(Places):
             return self.chance.choice(leaders)
         return self.chance.choice(places) if places else None
 
-    def _begin_losses(self) -> None:
-        faults = self.network.faults
-        faults.loss = self.chance.choice([0, 0.02, 0.1, 0.3])
-        faults.doubling = self.chance.choice([0, 0.1, 0.3])
-        faults.delay_ms_max = self.chance.choice([1, 5, 30, 150])
-        self.note(f"network: loss {faults.loss}, doubling {faults.doubling}, delay {faults.delay_ms_max}")
-
     def _begin_cuts(self) -> None:
         faults = self.network.faults
         if faults.cut and self.chance.random() < 0.6:
@@ -107,6 +107,16 @@ class World(Places):
         one_way = self.chance.random() < 0.3
         faults.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side) and not (one_way and a in side)}
         self.note(f"network: {sorted(side)} apart{', one way' if one_way else ''}")
+
+    def _begin_full_disks(self) -> None:
+        """Fills the disk of one node for a while: the others continue."""
+        place = self._some_place()
+        if place is None or any(each.disk.free_bytes < ROOM for each in self.places.values()):
+            return
+        self.note(f"node {place.node_id} has a full disk")
+        place.was_full = True
+        place.disk.free_bytes = self.chance.randrange(400)
+        self.heap.later(100 + self.chance.random() * 3_000, place.make_room)
 
     def _begin_crashes(self) -> None:
         place = self._some_place()
@@ -219,6 +229,7 @@ class World(Places):
         self.network.faults.heal()
         self.note("everything heals")
         for place in self.places.values():
+            place.make_room()
             if place.node is None:
                 self.start(place)
             elif place.is_paused:
