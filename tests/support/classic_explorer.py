@@ -88,6 +88,17 @@ class ClassicExplorer:
         if not all(answer.is_parked for answer in self._parked):
             raise Violation("a request that should wait is answered")
         self._describe()
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Compares the memory that the group counts with what its members have sent."""
+        group, found = self._group, self._world.find(_GROUP)
+        members = [] if group is None else group.members.values()
+        expected = sum(
+            1_000 + len("".join(each.protocols)) + len(b"".join(each.protocols.values())) for each in members
+        )
+        if found is not None and found.held_bytes != expected:
+            raise Violation(f"the group counts {found.held_bytes} bytes, its members have sent {expected}")
 
     def _describe(self) -> None:
         found, group = self._world.describe(_GROUP, version=5), self._group
@@ -532,6 +543,8 @@ class ClassicExplorer:
             elif group.state == COMPLETING and member.sync is None:
                 self._sync_rightly(group, member)
             self._check()
+            if self._random.random() < 0.1:
+                break
 
     def _sync_rightly(self, group: ModelGroup, member: ModelMember) -> None:
         found = member.member_id, group.generation, member.instance_id
@@ -540,9 +553,12 @@ class ClassicExplorer:
         self._target = target  # type: ignore[method-assign]
 
     def _move(self) -> None:
-        if self._random.random() < 0.6:
+        there = [] if self._group is None else list(self._group.members.values())
+        # Requests that wait are interrupted more often.
+        is_waited_for = any(member.join is not None or member.sync is not None for member in there)
+        if self._random.random() < (0.3 if is_waited_for else 0.7):
             return
-        for member in [] if self._group is None else self._group.members.values():
+        for member in there:
             self._say("JoinGroup", member.join, error_code=_E.NOT_COORDINATOR)
             self._say("SyncGroup", member.sync, error_code=_E.NOT_COORDINATOR)
         self._world = self._world.restart()
