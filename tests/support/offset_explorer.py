@@ -60,6 +60,9 @@ class OffsetExplorer:
             offset_metadata_size_max=_METADATA_MAX,
         )
         self._world = GroupWorld(config)
+        if self._random.random() < 0.5:
+            # Deletions take several batches of few records.
+            self._world.log.bytes_max = self._random.choice((2_400, 3_000))
         self._offsets: dict[tuple[str, str, int], Value] = {}
         #: The offsets in open transactions by producer and place, each with its number among all writes.
         self._open: dict[int, dict[tuple[str, str, int], tuple[int, Value]]] = {each: {} for each in _PRODUCERS}
