@@ -18,6 +18,7 @@ from tests.support.classic_model import (
     STABLE,
     ModelGroup,
     ModelMember,
+    memory_of,
     refusal_of,
     selected,
     shown_of,
@@ -88,17 +89,9 @@ class ClassicExplorer:
         if not all(answer.is_parked for answer in self._parked):
             raise Violation("a request that should wait is answered")
         self._describe()
-        self._weigh()
-
-    def _weigh(self) -> None:
-        """Compares the memory that the group counts with what its members have sent."""
-        group, found = self._group, self._world.find(_GROUP)
-        members = [] if group is None else group.members.values()
-        expected = sum(
-            1_000 + len("".join(each.protocols)) + len(b"".join(each.protocols.values())) for each in members
-        )
-        if found is not None and found.held_bytes != expected:
-            raise Violation(f"the group counts {found.held_bytes} bytes, its members have sent {expected}")
+        found = self._world.find(_GROUP)
+        if found is not None and found.held_bytes != memory_of(self._group):
+            raise Violation(f"the group counts {found.held_bytes} bytes, members have sent {memory_of(self._group)}")
 
     def _describe(self) -> None:
         found, group = self._world.describe(_GROUP, version=5), self._group

@@ -314,7 +314,7 @@ class GroupExplorer:
             self._commits += 1
             is_writing = world.commit(_SIMPLE, {place: self._commits}, version=8).is_parked
             if is_writing:
-                # It happens when it is committed, although its time is over.
+                # The commit happens later, although its time is over.
                 self._offsets[place] = self._commits
         waiting: list[tuple[int, str, Answer[Any]]] = []
         for _ in range(self._random.choice((2, 3, 5))):
@@ -340,7 +340,7 @@ class GroupExplorer:
             now_ms = world.host.clock.now_ms()
             if any(answer.is_parked and now_ms > since_ms + _WRITE_MS for since_ms, _, answer in waiting):
                 raise Violation("a request waits for longer than for a write")
-        # It waits for writes of which the time is over, too.
+        # A stable fetch also waits for writes of which the time is over.
         world.fetch(_SIMPLE, None, require_stable=True, version=9)
         log.holding = False
         log.commit()
