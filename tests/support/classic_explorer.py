@@ -89,9 +89,8 @@ class ClassicExplorer:
         if not all(answer.is_parked for answer in self._parked):
             raise Violation("a request that should wait is answered")
         self._describe()
-        found = self._world.find(_GROUP)
-        if found is not None and found.held_bytes != memory_of(self._group):
-            raise Violation(f"the group counts {found.held_bytes} bytes, members have sent {memory_of(self._group)}")
+        if (found := self._world.find(_GROUP)) is not None and found.held_bytes != memory_of(self._group):
+            raise Violation(f"the group counts {found.held_bytes} bytes, it is {memory_of(self._group)}")
 
     def _describe(self) -> None:
         found, group = self._world.describe(_GROUP, version=5), self._group
@@ -547,9 +546,7 @@ class ClassicExplorer:
 
     def _move(self) -> None:
         there = [] if self._group is None else list(self._group.members.values())
-        # Requests that wait are interrupted more often.
-        is_waited_for = any(member.join is not None or member.sync is not None for member in there)
-        if self._random.random() < (0.3 if is_waited_for else 0.7):
+        if self._random.random() < (0.3 if any(each.join or each.sync for each in there) else 0.7):
             return
         for member in there:
             self._say("JoinGroup", member.join, error_code=_E.NOT_COORDINATOR)

@@ -17,6 +17,7 @@ from barnabas.simulation.kraft_decisions import KRAFT_DECISIONS
 from barnabas.simulation.log_decisions import LOG_DECISIONS
 from barnabas.simulation.partition_decisions import PARTITION_DECISIONS
 from barnabas.simulation.placement_decisions import PLACEMENT_DECISIONS
+from barnabas.simulation.process_decisions import PROCESS_DECISIONS
 from barnabas.simulation.progress_decisions import PROGRESS_DECISIONS
 from barnabas.simulation.quorum_answer_decisions import QUORUM_ANSWER_DECISIONS
 from barnabas.simulation.raft_decisions import RAFT_DECISIONS
@@ -31,6 +32,7 @@ _FREQUENT = (
     *LOG_DECISIONS,
     *SMALL_FILE_DECISIONS,
     *RAFT_DECISIONS,
+    *PROCESS_DECISIONS,
     *PROGRESS_DECISIONS,
     *QUORUM_ANSWER_DECISIONS,
 )
