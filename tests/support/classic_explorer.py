@@ -18,6 +18,7 @@ from tests.support.classic_model import (
     STABLE,
     ModelGroup,
     ModelMember,
+    memory_of,
     refusal_of,
     selected,
     shown_of,
@@ -88,6 +89,8 @@ class ClassicExplorer:
         if not all(answer.is_parked for answer in self._parked):
             raise Violation("a request that should wait is answered")
         self._describe()
+        if (found := self._world.find(_GROUP)) is not None and found.held_bytes != memory_of(self._group):
+            raise Violation(f"the group counts {found.held_bytes} bytes, it is {memory_of(self._group)}")
 
     def _describe(self) -> None:
         found, group = self._world.describe(_GROUP, version=5), self._group
@@ -532,6 +535,8 @@ class ClassicExplorer:
             elif group.state == COMPLETING and member.sync is None:
                 self._sync_rightly(group, member)
             self._check()
+            if self._random.random() < 0.1:
+                break
 
     def _sync_rightly(self, group: ModelGroup, member: ModelMember) -> None:
         found = member.member_id, group.generation, member.instance_id
@@ -540,9 +545,10 @@ class ClassicExplorer:
         self._target = target  # type: ignore[method-assign]
 
     def _move(self) -> None:
-        if self._random.random() < 0.6:
+        there = [] if self._group is None else list(self._group.members.values())
+        if self._random.random() < (0.3 if any(each.join or each.sync for each in there) else 0.7):
             return
-        for member in [] if self._group is None else self._group.members.values():
+        for member in there:
             self._say("JoinGroup", member.join, error_code=_E.NOT_COORDINATOR)
             self._say("SyncGroup", member.sync, error_code=_E.NOT_COORDINATOR)
         self._world = self._world.restart()

@@ -53,6 +53,12 @@ def selected(group: ModelGroup) -> str:
     return max(votes, key=votes.count)
 
 
+def memory_of(group: ModelGroup | None) -> int:
+    """Returns the memory of all members: what each has sent, and a thousand bytes."""
+    members = [] if group is None else group.members.values()
+    return sum(1_000 + len("".join(each.protocols)) + len(b"".join(each.protocols.values())) for each in members)
+
+
 def shown_of(value: Any) -> Any:
     if isinstance(value, list):
         return [(row.member_id, row.group_instance_id, bytes(row.metadata)) for row in value]

@@ -32,6 +32,8 @@ from barnabas.simulation.second_decision_table import second_decisions
 _GROUP, _SIMPLE = "g", "simple"
 _STEPS = 60
 _SESSION_MS, _REBALANCE_MS = 10_000, 8_000
+#: The time that a request waits for a write.
+_WRITE_MS = 5_000
 _NONE = -1
 _INVALID = ErrorCode.INVALID_REQUEST
 _STATES = ("empty", "stable", "preparingrebalance", "completingrebalance", "reconciling", "assigning")
@@ -162,6 +164,7 @@ class GroupExplorer:
             self._subscribe,
         ]
         steps += [self._commit, self._commit, self._delete_offsets, self._move, self._ask_wrongly, self._come_back]
+        steps += [self._stall]
         for _ in range(_STEPS):
             self._random.choice(steps)()
             self._compare(is_loaded=False)
@@ -214,8 +217,8 @@ class GroupExplorer:
         if not static:
             return
         one = self._random.choice(static)
-        if one.leave(-2) is not ErrorCode.NONE:
-            raise Violation(f"{one.member_id} cannot leave for a while")
+        if (code := one.leave(-2)) is not ErrorCode.NONE:
+            raise Violation(f"{one.member_id} cannot leave for a while: {code}")
         one.epoch = 0
         self._compare(is_loaded=False)
         self._named += 1
@@ -299,6 +302,58 @@ class GroupExplorer:
         for member in self._classic:
             member.forget()
         self._compare(is_loaded=True)
+
+    def _stall(self) -> None:
+        """Records are not committed for a while: requests wait for them no longer than for a write, and a group is
+        converted only after all writes before.
+        """
+        world, log, partition = self._world, self._world.log, self._world.partition()
+        log.holding = True
+        place, is_writing = next(((topic, 0) for topic in world.topics), None), False
+        if place is not None:
+            self._commits += 1
+            is_writing = world.commit(_SIMPLE, {place: self._commits}, version=8).is_parked
+            if is_writing:
+                # The commit happens later, although its time is over.
+                self._offsets[place] = self._commits
+        waiting: list[tuple[int, str, Answer[Any]]] = []
+        for _ in range(self._random.choice((2, 3, 5))):
+            self._named += 1
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=_GROUP,
+                member_id=f"w{self._named}",
+                member_epoch=0,
+                subscribed_topic_names=["orders"],
+                rebalance_timeout_ms=_REBALANCE_MS,
+                topic_partitions=[],
+            )
+            classic, written = world.find(_GROUP), len(log.records(partition))
+            is_converted = classic is not None and not waiting and not self._shard().consumers.has(_GROUP)
+            waiting.append((world.host.clock.now_ms(), f"w{self._named}", send(world, request)))
+            if is_converted and is_writing and len(log.records(partition)) > written:
+                raise Violation("a group is converted before the writes of its members are committed")
+            world.pass_ms(self._random.choice((0, 700, 1_900)))
+        if any(not answer.is_parked and answer.error is ErrorCode.NONE for _, _, answer in waiting):
+            raise Violation("a member joins before its records are committed")
+        if self._random.random() < 0.8:
+            world.pass_ms(self._random.choice((500, 2_500, 4_000, 5_001)))
+            now_ms = world.host.clock.now_ms()
+            if any(answer.is_parked and now_ms > since_ms + _WRITE_MS for since_ms, _, answer in waiting):
+                raise Violation("a request waits for longer than for a write")
+        # A stable fetch also waits for writes of which the time is over.
+        world.fetch(_SIMPLE, None, require_stable=True, version=9)
+        log.holding = False
+        log.commit()
+        world.pass_ms(0)
+        for _, member_id, answer in waiting:
+            if answer.is_parked:
+                raise Violation(f"{member_id} has no answer")
+            send(world, ConsumerGroupHeartbeatRequest(group_id=_GROUP, member_id=member_id, member_epoch=-1))
+        world.pass_ms(0)
+        for _ in range(2):
+            # Sessions can have ended meanwhile.
+            self._beat()
+            world.pass_ms(0)
 
     # -- offsets of a group without members
 

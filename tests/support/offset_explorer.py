@@ -60,6 +60,9 @@ class OffsetExplorer:
             offset_metadata_size_max=_METADATA_MAX,
         )
         self._world = GroupWorld(config)
+        if self._random.random() < 0.5:
+            # Deletions take several batches of few records.
+            self._world.log.bytes_max = self._random.choice((2_400, 3_000))
         self._offsets: dict[tuple[str, str, int], Value] = {}
         #: The offsets in open transactions by producer and place, each with its number among all writes.
         self._open: dict[int, dict[tuple[str, str, int], tuple[int, Value]]] = {each: {} for each in _PRODUCERS}
@@ -87,6 +90,37 @@ class OffsetExplorer:
             for _ in range(_STEPS):
                 self._random.choice(steps)()
                 self._compare()
+            self._end_of_group()
+
+    def _end_of_group(self) -> None:
+        """The consumer leaves, and its group is deleted with all its offsets, however many batches that takes."""
+        if self._world.log.holding:
+            self._hold()
+        for producer_id in _PRODUCERS:
+            self._abort(producer_id)
+        _same("the end of the consumer", self._consumer.leave(), ErrorCode.NONE)
+        self._world.topics["many"] = 120
+        for first in range(0, 120, 20):
+            self._world.commit(_CONSUMER, {("many", first + more): 1 for more in range(20)}, version=9)
+        self._world.pass_ms(0)
+        answer = self._world.delete(_CONSUMER)
+        self._world.pass_ms(100)
+        _same("the answer to DeleteGroups", delete_errors(answer), {_CONSUMER: ErrorCode.NONE})
+        shard = self._world.coordinator.shard(0)
+        assert shard is not None
+        _same("the offsets of a group that is deleted", dict(shard.offsets.of(_CONSUMER)), {})
+        replayed, partition = CoordinatorDict(), self._world.partition()
+        replayed.add(bytes(self._world.log.logs[partition]), self._world.log.high_watermark(partition))
+        problem = wrong_groups(shard, replayed, is_loaded=False)
+        if problem:
+            raise Violation(f"a coordinator's state differs from its log: {problem}")
+
+    def _abort(self, producer_id: int) -> None:
+        marker = encode_end_txn_marker(
+            commit=False, coordinator_epoch=0, timestamp=self._now_ms, producer_id=producer_id, producer_epoch=0
+        )
+        self._world.coordinator.end_transaction(0, producer_id, False, marker, lambda code: None)
+        self._world.pass_ms(0)
 
     @property
     def _now_ms(self) -> int:

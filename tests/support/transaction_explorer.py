@@ -333,6 +333,8 @@ class TransactionExplorer(TransactionRequests):
 
     def _compare(self) -> None:
         self._world.run()
+        if self._world.leaders.hasty:
+            raise Violation(f"markers are sent again without a pause: {self._world.leaders.hasty}")
         for name in NAMES:
             expected, found = self._images.get(name), self._found(name)
             if expected is None:

@@ -20,6 +20,8 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.simulation.host import MemoryHost
 
+#: A marker that was refused is sent again after this time at the earliest.
+_PAUSE_MS = 20
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)
 
@@ -73,6 +75,9 @@ class Leaders:
         self.log_says: Callable[[Marker, int], ErrorCode] = _nothing_against
         self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.markers: list[Marker] = []
+        #: When each marker was refused last, and those that were sent again without a pause.
+        self._refused_ms: dict[Marker, int] = {}
+        self.hasty: list[Marker] = []
         self._held: list[Callable[[], None]] = []
 
     def leader_of(self, partition: TopicPartition) -> int | None:
@@ -118,8 +123,13 @@ class Leaders:
         )
         codes = self.codes.get(partition)
         code = codes.pop(0) if codes else self.log_says(marker, version_of(told))
+        now_ms = self._host.clock.now_ms()
+        if now_ms - self._refused_ms.pop(marker, -_PAUSE_MS) < _PAUSE_MS:
+            self.hasty.append(marker)
         if code is ErrorCode.NONE:
             self.markers.append(marker)
+        else:
+            self._refused_ms[marker] = now_ms
         return code
 
 

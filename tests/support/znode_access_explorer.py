@@ -35,7 +35,7 @@ class _Znodes(MemoryTree):
     def __init__(self) -> None:
         content = {path: ZnodeContent(b"", 0) for path in (*_KEYS, *_PLACES[::2], paths.CONTROLLER_EPOCH)}
         super().__init__(content)
-        #: What each znode had, with the time of the change; at first since 0.
+        #: The contents of each znode with the times of their changes; the first since 0.
         self.history: dict[str, list[tuple[int, ZnodeContent | None]]] = {
             path: [(0, self.content(path))] for path in _PLACES
         }
@@ -79,7 +79,7 @@ class _Reads:
         self.holds = 0
         #: The reads without an answer.
         self.once: set[object] = set()
-        #: What watches have found last.
+        #: The last contents that watches have found.
         self.watched: dict[str, ZnodeContent | None] = {}
         self.names: dict[str, tuple[str, ...]] = {}
 

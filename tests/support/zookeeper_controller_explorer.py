@@ -68,7 +68,7 @@ class ZookeeperControllerExplorer(Schedule):
         return [each for each in self.cluster.brokers.values() if each.is_alive and not each.is_paused]
 
     def end_process(self, number: int) -> None:
-        """Ends the process of the controller while its session goes on: another broker deposes it."""
+        """Ends the process of the controller while its session continues: another broker deposes it."""
         self.cluster.settle(1)
         broker = self._controller()
         others = [each for each in self._live() if each is not broker and each.store.session_id]
@@ -121,7 +121,7 @@ class ZookeeperControllerExplorer(Schedule):
         self.cluster.tree.set(path, encode_registration(BrokerRegistration(endpoints, f"rack{self._racks}")))
 
     def damage(self, number: int) -> None:
-        """Somebody writes what no release reads into the znode of a topic or a state, and later mends it."""
+        """Writes what no release reads into the znode of a topic or a state, and later mends it."""
         tree = self.cluster.tree
         found = [path for path in sorted(tree.nodes) if paths.partition_of_state(path) is not None]
         found += [paths.topic(name) for name in sorted(tree.names(paths.TOPICS))]

@@ -37,7 +37,7 @@ class Schedule:
         #: The ISRs that leaders asked for.
         self.asked: set[tuple[tuple[str, int], frozenset[int]]] = set()
         self.shut: set[int] = set()
-        #: What was written into znodes to damage them.
+        #: The contents that were written into znodes to damage them.
         self.damage_done: set[bytes] = set()
         #: Topics that were reassigned: as with Kafka, a replica that left while its broker was dead keeps its log.
         self.moved: set[str] = set()

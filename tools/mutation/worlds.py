@@ -249,6 +249,7 @@ KINDS: dict[str, Kind] = {
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),
+    "one controller apart": Kind(_simulated(Layout(brokers=2, controllers=1)), 2, True),
     "transactions of clients": Kind(_simulated(_THREE, WorkKind.TRANSACTIONS), 3, True),
     "groups": Kind(_simulated(_THREE, WorkKind.GROUPS), 4, True),
     "zookeeper mode": Kind(_simulated(Layout(brokers=3, zookeeper=True)), 4, True),

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from barnabas.common.config_keys import ConfigType
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.coordinators.groups.group_records import offset_tombstone
+from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.group_records import CommittedOffset, offset_tombstone
 from barnabas.coordinators.transactions.state import TxnState
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.simulation.second_decisions import UNJUDGED, Arguments, SecondDecision
@@ -275,6 +276,96 @@ def _near_names(group_id: str) -> Iterator[Arguments]:
         yield ("g" * letters,)
 
 
+# -- groups, and records of offsets
+
+
+def _memory(protocols: Any) -> int:
+    """Returns the memory of a member: what it sent, and a thousand bytes for itself."""
+    return 1_000 + len("".join(protocols).encode()) + len(b"".join(protocols.values()))
+
+
+def _near_memory(protocols: Any) -> Iterator[Arguments]:
+    for names in ((), ("a",), ("range", "robin")):
+        for size in (0, 1, 500):
+            yield (dict.fromkeys(names, b"x" * size),)
+
+
+def _returned(draft: Any, mark: Any) -> object:
+    """Returns the state of a draft that has returned to a savepoint: that of the savepoint."""
+    return mark
+
+
+def _state_of(_: Any, draft: Any, mark: Any) -> object:
+    return draft.mark()
+
+
+def _near_savepoints(draft: Any, mark: Any) -> Iterator[Arguments]:
+    """Drafts to which something was added since: records, effects, another group, and the end of the batch."""
+    for more in range(3):
+        other = Draft(draft.group_id, mark.group)
+        other.records, other.effects = draft.records[: mark.records], draft.effects[: mark.effects]
+        before = other.mark()
+        other.records += [offset_tombstone(draft.group_id, "t", index) for index in range(more)]
+        other.effects += [lambda: None] * (2 - more)
+        other.now, other.is_last = None, not mark.is_last
+        yield other, before
+
+
+def _is_waited_for(log: Any, callback: Any, has_timeout: bool = False) -> object:
+    """Returns whether the end of the time of a write is scheduled: it is, for all that wait with a limit."""
+    return (has_timeout or log._deadline.is_scheduled) if log._queue else UNJUDGED
+
+
+def _is_scheduled(_: Any, log: Any, callback: Any) -> object:
+    return log._deadline.is_scheduled
+
+
+#: An offset in its usual form: its version, what it says, the length of its text as a compact number, and its time.
+_LONGEST: Final = 126
+
+
+def _plain_offset(key: bytes, value: bytes) -> object:
+    """Returns an offset that is encoded in its usual form, as it is read field by field; None for any other bytes."""
+    try:
+        group, rest = _text(key[2:])
+        topic, rest = _text(rest)
+        partition = int.from_bytes(rest, "big", signed=True)
+        length = value[14] - 1
+        text, end = value[15 : 15 + length].decode(), value[15 + length :]
+    except (IndexError, UnicodeDecodeError):
+        return None
+    is_plain = len(rest) == 4 and key[:2] == b"\0\1" and value[:2] == b"\0\4" and 0 <= length <= _LONGEST
+    if not is_plain or len(end) != 9 or end[-1]:
+        return None
+    numbers = (int.from_bytes(part, "big", signed=True) for part in (value[2:10], value[10:14], end[:8]))
+    offset, leader_epoch, commit_ms = numbers
+    return (group, topic, partition), CommittedOffset(offset, leader_epoch, text, commit_ms)
+
+
+def _text(data: bytes) -> tuple[str, bytes]:
+    """Returns the text at the beginning, behind its length, and what follows."""
+    end = 2 + int.from_bytes(data[:2], "big", signed=True)
+    if not 2 <= end <= len(data):
+        raise IndexError
+    return data[2:end].decode(), data[end:]
+
+
+def _plain_offset_of(found: Any, key: bytes, value: bytes) -> object:
+    return None if found is None else (tuple(found[0]), found[1])
+
+
+def _near_offsets(key: bytes, value: bytes) -> Iterator[Arguments]:
+    """The record with a byte less or more at each end, with each of its first bytes changed, and cut short."""
+    for bad in (key[:-1], key + b"\0", key[:3], b"", key[:2] + b"\xff\xff" + key[4:], key[:-5] + b"\xff" + key[-4:]):
+        yield bad, value
+    for place in range(min(6, len(key))):
+        yield key[:place] + bytes([key[place] ^ 1]) + key[place + 1 :], value
+    for bad in (value[:-1], value + b"\0", value[:-1] + b"\1", value[:10], b"", value[:14] + b"\0" + value[15:]):
+        yield key, bad
+    for place in range(min(17, len(value))):
+        yield key, value[:place] + bytes([value[place] ^ 0x81]) + value[place + 1 :]
+
+
 # -- settings
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -365,6 +456,16 @@ COORDINATOR_DECISIONS: Final = (
         "coordinators.groups.offset_removal:OffsetRemoval._is_past_retention", _is_past_retention, _near_retention
     ),
     SecondDecision("coordinators.groups.offset_removal:_record_bytes", _is_enough, _near_names, _is_enough_of),
+    SecondDecision("coordinators.groups.classic.group:memory_of", _memory, _near_memory, is_frequent=True),
+    SecondDecision("coordinators.groups.consumer.draft:Draft.return_to", _returned, _near_savepoints, _state_of),
+    SecondDecision("coordinators.runtime:ShardLog.when_settled", _is_waited_for, shown=_is_scheduled),
+    SecondDecision(
+        "coordinators.groups.group_records:parse_plain_offset",
+        _plain_offset,
+        _near_offsets,
+        _plain_offset_of,
+        is_frequent=True,
+    ),
     SecondDecision("broker.configs.config_changes:_applied", _applied, _near_changes),
     SecondDecision("controller.requests.configs:_new_value", _new_value, _near_values),
 )

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.metadata.unwritable import unwritable_tags
+from barnabas.raft.quorum import Leader
 from barnabas.simulation.controller_decisions import (
     broker_change,
     change_of,
@@ -454,6 +455,28 @@ def _near_placed(view: Any, request: Any) -> Iterator[Arguments]:
                 yield view, make(broker_id=broker.broker_id, broker_epoch=epoch, directories=directories)
 
 
+# -- records without an effect
+
+
+def _has_audience(writer: Any) -> bool:
+    """Returns whether another node follows the metadata log: a broker, or a voter."""
+    return bool({*writer._brokers(), *writer._raft.voter_ids} - {writer._own_id})
+
+
+def _end_after(writer: Any) -> object:
+    """Returns the end of the log after a record for those who follow it."""
+    raft = writer._raft
+    if not isinstance(raft.quorum.role, Leader) or not raft._core.log_health.is_writable:
+        return UNJUDGED
+    return raft.log_end_offset + _has_audience(writer)
+
+
+def _end_now(_: Any, writer: Any) -> object:
+    """Returns the end of the log; a record that the disk refused counts."""
+    is_refused = not writer._raft._core.log_health.is_writable
+    return writer._raft.log_end_offset + (is_refused and _has_audience(writer))
+
+
 _SESSIONS: Final = "controller.kraft.broker_sessions:BrokerSessions."
 _REGISTRATIONS: Final = "controller.kraft.broker_registrations:"
 
@@ -472,5 +495,6 @@ KRAFT_DECISIONS: Final = costly(
     SecondDecision(_REGISTRATIONS + "register", _registered, _near_registrations, _registered_of),
     SecondDecision(_REGISTRATIONS + "heartbeat", _beaten, _near_beats, _beaten_of),
     SecondDecision(_REGISTRATIONS + "close_directories", _closed, _near_closed, portion_of),
+    SecondDecision("controller.kraft.no_ops:NoOpWriter._write", _end_after, shown=_end_now),
     SecondDecision("controller.kraft.directories:assign_replicas", _placed, _near_placed, _placed_of),
 )

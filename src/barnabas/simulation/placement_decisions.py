@@ -25,7 +25,7 @@ def _fewest(choice: Any) -> int:
 
 
 def _near_fewest(choice: Any) -> Iterator[Arguments]:
-    for leaders in ({}, {1: 2, 2: 1, 3: 1}, dict.fromkeys(choice.candidates[1:], 5)):
+    for leaders in ({}, {1: 2, 2: 1, 3: 1}, {choice.candidates[0]: 1}, dict.fromkeys(choice.candidates[1:], 5)):
         yield (choice._replace(leaders=Counter(leaders)),)
 
 

@@ -20,6 +20,7 @@ from barnabas.simulation.log_decisions import LOG_DECISIONS
 from barnabas.simulation.partition_decisions import PARTITION_DECISIONS
 from barnabas.simulation.peer_decisions import PEER_DECISIONS
 from barnabas.simulation.placement_decisions import PLACEMENT_DECISIONS
+from barnabas.simulation.process_decisions import PROCESS_DECISIONS
 from barnabas.simulation.progress_decisions import PROGRESS_DECISIONS
 from barnabas.simulation.quorum_answer_decisions import QUORUM_ANSWER_DECISIONS
 from barnabas.simulation.raft_decisions import RAFT_DECISIONS
@@ -34,6 +35,7 @@ _FREQUENT = (
     *LOG_DECISIONS,
     *SMALL_FILE_DECISIONS,
     *RAFT_DECISIONS,
+    *PROCESS_DECISIONS,
     *PROGRESS_DECISIONS,
     *QUORUM_ANSWER_DECISIONS,
     *DELIVERY_DECISIONS,

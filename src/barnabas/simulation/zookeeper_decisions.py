@@ -526,22 +526,6 @@ def _near_refused(request: Any, api_version: int, *, is_active: bool) -> Iterato
         yield make(feature_updates=rows), version
 
 
-# -- processes
-
-
-def _stays_watched(processes: Any, broker: Any, is_known: bool = False) -> object:
-    """Returns the watch of a broker that stays, because neither its registration nor its address is another one."""
-    known, endpoint = processes._watched.get(broker.broker_id), broker.endpoint(processes._listener_name)
-    if endpoint is None or broker.broker_id == processes._own_id:
-        return known
-    is_same = known is not None and known[:2] == (broker.epoch, (endpoint.host, endpoint.port))
-    return known if is_same else UNJUDGED
-
-
-def _watched_now(_: Any, processes: Any, broker: Any) -> object:
-    return processes._watched.get(broker.broker_id)
-
-
 _PARTS: Final = "controller.zookeeper.request_parts:"
 _WRITES: Final = "controller.zookeeper.znode_writes:ZnodeWrite."
 _READS: Final = "controller.zookeeper.topic_reads:TopicReading."
@@ -568,6 +552,5 @@ ZOOKEEPER_DECISIONS: Final = costly(
     SecondDecision(_REPLICAS + "controlled_shutdown", _stopped, _near_stopped, _adapted_of),
     SecondDecision(_REPLICAS + "is_unsettled", _is_unsettled, _near_unsettled),
     SecondDecision(_REPLICAS + "raised", _raised, shown=_adapted_of),
-    SecondDecision("controller.zookeeper.broker_processes:BrokerProcesses.watch", _stays_watched, shown=_watched_now),
     SecondDecision("controller.zookeeper.feature_answers:feature_answers", _refused, _near_refused, _refused_of),
 )
