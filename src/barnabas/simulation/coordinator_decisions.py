@@ -456,7 +456,7 @@ COORDINATOR_DECISIONS: Final = (
         "coordinators.groups.offset_removal:OffsetRemoval._is_past_retention", _is_past_retention, _near_retention
     ),
     SecondDecision("coordinators.groups.offset_removal:_record_bytes", _is_enough, _near_names, _is_enough_of),
-    SecondDecision("coordinators.groups.classic.group:memory_of", _memory, _near_memory, is_frequent=True),
+    SecondDecision("coordinators.groups.classic.group:memory_of", _memory, _near_memory, judged_every=50),
     SecondDecision("coordinators.groups.consumer.draft:Draft.return_to", _returned, _near_savepoints, _state_of),
     SecondDecision("coordinators.runtime:ShardLog.when_settled", _is_waited_for, shown=_is_scheduled),
     SecondDecision(
@@ -464,7 +464,7 @@ COORDINATOR_DECISIONS: Final = (
         _plain_offset,
         _near_offsets,
         _plain_offset_of,
-        is_frequent=True,
+        judged_every=50,
     ),
     SecondDecision("broker.configs.config_changes:_applied", _applied, _near_changes),
     SecondDecision("controller.requests.configs:_new_value", _new_value, _near_values),
