@@ -89,8 +89,9 @@ class ClassicExplorer:
         if not all(answer.is_parked for answer in self._parked):
             raise Violation("a request that should wait is answered")
         self._describe()
-        if (found := self._world.find(_GROUP)) is not None and found.held_bytes != memory_of(self._group):
-            raise Violation(f"the group counts {found.held_bytes} bytes, it is {memory_of(self._group)}")
+        held = self._world.find(_GROUP)
+        if held is not None and held.held_bytes != memory_of(self._group):
+            raise Violation(f"the group counts {held.held_bytes} bytes, it is {memory_of(self._group)}")
 
     def _describe(self) -> None:
         found, group = self._world.describe(_GROUP, version=5), self._group

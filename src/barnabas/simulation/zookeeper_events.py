@@ -79,7 +79,7 @@ def _pending_writes(call: Call) -> Any:
     """Returns the writes of a refused unit that have not been made yet."""
     attempt, found = call.arguments
     writes = attempt.units[0].writes
-    return [write for write in writes if not call.subject._is_done(write, found[write.path])]
+    return [write for write in writes if not call.subject._is_done(attempt, write, found[write.path])]
 
 
 WRITES: Final = (
