@@ -27,7 +27,7 @@ class Struck(NamedTuple):
 
     cause: str
     component: str
-    #: What ends it.
+    #: Ends it.
     end: Callable[[], None] = lambda: None
 
 
@@ -97,7 +97,7 @@ def _unclean_election(processes: Processes) -> Struck:
     time.sleep(6)
     cluster.kill(leader)
     time.sleep(1)
-    # Of three voters one is left, so the metadata quorum waits for the follower too.
+    # One of three voters is left, so the metadata quorum waits for the follower too.
     cluster.start_broker(follower)
     return Struck("unclean-election", f"topic {LOOSE}", lambda: cluster.start_broker(leader))
 

@@ -18,6 +18,7 @@ from tests.support.classic_model import (
     STABLE,
     ModelGroup,
     ModelMember,
+    loaded,
     memory_of,
     refusal_of,
     selected,
@@ -555,9 +556,4 @@ class ClassicExplorer:
         self._world = self._world.restart()
         self._world.until_active(1)
         self._now_ms = self._world.host.clock.now_ms()
-        self._group = self._stored
-        if self._stored is not None:
-            members = {member_id: replace(member) for member_id, member in self._stored.members.items()}
-            self._group = replace(self._stored, members=members, pending={}, unsynced=set())
-            for member in self._group.members.values():
-                member.due_ms = self._now_ms + member.session_ms
+        self._group = None if self._stored is None else loaded(self._stored, self._now_ms)

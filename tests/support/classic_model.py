@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.group_world import Answer
@@ -51,6 +51,14 @@ def selected(group: ModelGroup) -> str:
     members = list(group.members.values())
     votes = [next(n for n in each.protocols if all(n in e.protocols for e in members)) for each in members]
     return max(votes, key=votes.count)
+
+
+def loaded(stored: ModelGroup, now_ms: int) -> ModelGroup:
+    """Returns the group as a new coordinator has it: all sessions begin anew, and nobody waits."""
+    members = {
+        member_id: replace(member, due_ms=now_ms + member.session_ms) for member_id, member in stored.members.items()
+    }
+    return replace(stored, members=members, pending={}, unsynced=set())
 
 
 def memory_of(group: ModelGroup | None) -> int:

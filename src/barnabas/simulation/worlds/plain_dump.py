@@ -1,4 +1,4 @@
-"""What Kafka's DumpLogSegments complains about in the indexes of a segment, found by looking at all batches one by one.
+"""Complaints of Kafka's DumpLogSegments about the indexes of a segment, found by looking at all batches one by one.
 
 The offsets of an index ascend, and each position is that of a batch; the rest of an entry can be anything.
 """
