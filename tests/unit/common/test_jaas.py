@@ -66,6 +66,10 @@ def test_options_are_not_shown() -> None:
 
 def test_many_options_take_linear_time() -> None:
     options = " ".join(f"user_{index}=x" for index in range(100_000))
-    begin_s = time.process_time()
-    assert len(jaas.parse(f"{PLAIN} required {options};").users) == 100_000
-    assert time.process_time() - begin_s < 2
+    taken_s = []
+    # A collection of garbage looks at all objects of all tests, and can fall into one of the attempts.
+    for _ in range(3):
+        begin_s = time.process_time()
+        assert len(jaas.parse(f"{PLAIN} required {options};").users) == 100_000
+        taken_s.append(time.process_time() - begin_s)
+    assert min(taken_s) < 2
