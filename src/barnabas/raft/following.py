@@ -350,6 +350,8 @@ class Following:
 
     def _follow_in_memory(self, records: memoryview, high_watermark: int) -> None:
         """Delivers the committed records of the response to the listeners, although the log has no space for them."""
+        if high_watermark < 0:
+            return  # A new leader does not know yet what is committed.
         core = self._core
         end_offset = core.log.end_offset
         batches = []
