@@ -4,7 +4,6 @@ full file system and a process that takes the CPU.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -97,15 +96,14 @@ def _unclean_election(processes: Processes) -> Struck:
     time.sleep(6)
     cluster.kill(leader)
     time.sleep(1)
-    # One of three voters is left, so the metadata quorum waits for the follower too.
+    # The metadata quorum waits for the follower too: one of its three voters is left.
     cluster.start_broker(follower)
     return Struck("unclean-election", f"topic {LOOSE}", lambda: cluster.start_broker(leader))
 
 
 def _burst(processes: Processes) -> Struck:
-    stack = contextlib.ExitStack()
-    stack.enter_context(processes.burst())
-    return Struck("burst", f"topic {ORDERS}", stack.close)
+    processes.begin_burst()
+    return Struck("burst", f"topic {ORDERS}", processes.end_burst)
 
 
 def _full_disk(processes: Processes) -> Struck:

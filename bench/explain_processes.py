@@ -15,13 +15,12 @@ from typing import Final
 from explain_cases import Case, case_of
 from explain_kept import KeptCases
 from explain_process_kinds import KINDS, possible
-from explain_real_cluster import SETTLES_S, Processes, now_ms
+from explain_real_cluster import Processes, now_ms
 from explain_report import PROCESSES
 from explain_truth import Episode, Truth
 
 _SEED: Final = 1_000
 _LASTS_S: Final = 14.0
-_WHOLE_S_MAX: Final = 60
 
 
 def run(kind: str, seed: int, processes: Processes) -> Case:
@@ -36,11 +35,7 @@ def run(kind: str, seed: int, processes: Processes) -> Case:
     finally:
         struck.end()
     truth = Truth(struck.cause, struck.component, begin_ms, now_ms())
-    deadline = time.monotonic() + _WHOLE_S_MAX
-    while time.monotonic() < deadline:
-        processes.watch(since_ms, SETTLES_S)
-        if processes.is_whole():
-            break
+    processes.watch_until_whole(since_ms)
     journal = sorted(processes.journal.values(), key=lambda read: read[0])
     return case_of(Episode(PROCESSES + kind, seed, (truth,), now_ms(), journal, (), processes.waiting))
 

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -19,15 +18,14 @@ from typing import Final
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from barnabas.cli.cluster_view import view_of
 from barnabas.cli.controller_requests import ask_controller
 from barnabas.cli.journal_reader import JournalReader, JournalSession
-from barnabas.cli.raw_requests import Wire
 from barnabas.embedded.failures import Failure
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from barnabas.testing import Cluster
 from explain_truth import Event, Waiting
 
@@ -35,7 +33,7 @@ ORDERS: Final = "orders"
 PAYMENTS: Final = "payments"
 LOOSE: Final = "loose"
 BROKERS: Final = (1, 2, 3)
-SETTLES_S: Final = 6.0
+_SETTLES_S: Final = 6.0
 _POLL_S: Final = 0.5
 _WHOLE_S_MAX: Final = 60
 _RECORD: Final = b"x" * 1_000
@@ -62,9 +60,10 @@ class Processes:
         self.waiting: list[Waiting] = []
         #: The broker whose data is on a small file system of its own; None if this user may not mount one.
         self.small: int | None = None
-        self._records_per_s = _LOAD_RECORDS_PER_S
         self._stopped = threading.Event()
         self._load = threading.Thread(target=self._produce, daemon=True)
+        self._topics: tuple[str, ...]
+        self.end_burst()
 
     def __enter__(self) -> Processes:
         broker = self.random.choice(BROKERS)
@@ -104,7 +103,7 @@ class Processes:
         self.cluster.stop_broker(2)
         self.cluster.start_broker(2)
         self.settle()
-        time.sleep(SETTLES_S)
+        time.sleep(_SETTLES_S)
 
     def _fill(self) -> None:
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap, **_QUIET})
@@ -119,22 +118,17 @@ class Processes:
         while not self._stopped.wait(0.1):
             for number in range(self._records_per_s // 10):
                 try:
-                    producer.produce(ORDERS if number % 2 or self._is_burst else LOOSE, _RECORD)
+                    producer.produce(self._topics[number % len(self._topics)], _RECORD)
                 except BufferError:
                     break
             producer.poll(0)
 
-    @property
-    def _is_burst(self) -> bool:
-        return self._records_per_s > _LOAD_RECORDS_PER_S
+    def begin_burst(self) -> None:
+        """Sends much more than usual, and all of it to one topic."""
+        self._topics, self._records_per_s = (ORDERS,), _BURST_RECORDS_PER_S
 
-    @contextmanager
-    def burst(self) -> Iterator[None]:
-        self._records_per_s = _BURST_RECORDS_PER_S
-        try:
-            yield
-        finally:
-            self._records_per_s = _LOAD_RECORDS_PER_S
+    def end_burst(self) -> None:
+        self._topics, self._records_per_s = (ORDERS, LOOSE), _LOAD_RECORDS_PER_S
 
     # -- the state
 
@@ -146,13 +140,9 @@ class Processes:
         return int(self.admin.list_topics(topic, timeout=20).topics[topic].partitions[index].leader)
 
     def active_controller(self) -> int:
-        """Returns the leader of the metadata quorum."""
-        partition = DescribeQuorumRequest.PartitionData(partition_index=0)
-        topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
-        host, _, port = self.cluster.bootstrap.split(",")[0].partition(":")
-        with Wire(host, int(port)) as wire:
-            answer = wire.call(DescribeQuorumRequest(topics=[topic]), 0, DescribeQuorumResponse)
-        return answer.topics[0].partitions[0].leader_id
+        """Returns the leader of the metadata quorum; -1 while there is none."""
+        addresses = (each.partition(":") for each in self.cluster.bootstrap.split(","))
+        return view_of((host, int(port)) for host, _, port in addresses).controller
 
     def is_whole(self) -> bool:
         topics = self.admin.list_topics(timeout=20).topics
@@ -215,3 +205,11 @@ class Processes:
         while time.monotonic() < end:
             self.read(since_ms)
             time.sleep(_POLL_S)
+
+    def watch_until_whole(self, since_ms: int) -> None:
+        """Reads on until all replicas are in sync, at most a minute."""
+        deadline = time.monotonic() + _WHOLE_S_MAX
+        while time.monotonic() < deadline:
+            self.watch(since_ms, _SETTLES_S)
+            if self.is_whole():
+                return

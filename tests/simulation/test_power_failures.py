@@ -59,7 +59,7 @@ def work(world: PowerWorld) -> None:
     world.roll(compacted)
     world.append(compacted, epoch=5, key=b"c")
     world.wait(17_000)
-    # As after an unclean election: records are gone for which compaction has removed older ones.
+    # Compaction has removed older records of the truncated ones' keys, as can be after an unclean election.
     world.truncate(compacted, world.log(compacted).log_end_offset - 3)
     world.append(compacted, epoch=6, key=b"b")
     world.stop_and_start()

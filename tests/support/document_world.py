@@ -1,4 +1,4 @@
-"""Documents and tokens that a node fetches, in virtual time, beside a plain model of when it may fetch and must.
+"""Documents and tokens that a node fetches, in virtual time, checked by a plain model of when it may fetch and must.
 
 Servers take random times, refuse, and answer with what cannot be used. Every fetch begins when it is due or asked for,
 one at a time, and none after the end; a token is replaced when Kafka's rules say so.

@@ -1,4 +1,4 @@
-"""The parts of a node that ask others, in virtual time, each beside a plain model: the active controller, the
+"""The parts of a node that ask others, in virtual time, each checked by a plain model: the active controller, the
 registration of a controller, the coordinator of a transaction, and documents of the web.
 
 Others answer late, wrongly or not at all; leaders change, requests are abandoned and parts are closed. Each request is

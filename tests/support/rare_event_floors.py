@@ -92,7 +92,7 @@ def _storage(seed: int) -> None:
 
 
 #: Worlds in memory: quorum nodes on damaged disks, power failures of logs, damaged files, one log, and parts of a
-#: broker, a controller, a coordinator or a ZooKeeper server beside a model.
+#: broker, a controller, a coordinator or a ZooKeeper server that a model checks.
 IN_MEMORY: Final[Mapping[str, tuple[Callable[[int], object], int]]] = {
     "rot": (lambda seed: RottenWorld(rotten(seed)).run(), 3),
     "storage": (_storage, 2),

@@ -419,7 +419,7 @@ def explore_throttle(random: Random) -> None:
 
 
 class ThrottleWorld:
-    """One request, which is served in turns, beside the CPU time that it must be charged for."""
+    """A request that is served in turns, and a model of the CPU time that it must be charged for."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

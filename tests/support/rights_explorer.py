@@ -345,7 +345,7 @@ class RulesInZnodes:
         self._watch.resume()
 
     def disconnected(self) -> None:
-        """Nothing follows: requests are repeated after the next connection."""
+        """Does nothing: requests are repeated after the next connection."""
 
     def session_expired(self) -> None:
         if self._loading is not None:

@@ -63,110 +63,20 @@ _STORAGE_STRIDES = (9, 7, 4)
 _FAULTS_S = 25
 
 
-def _quorum(seed: int) -> Found:
-    QuorumWorld(Plan.of(seed)).run()
-    return None
+def _raising(run: Callable[[int], object]) -> Callable[[int], Found]:
+    """Returns the run of a world that raises what it finds."""
 
+    def explore(seed: int) -> Found:
+        run(seed)
+        return None
 
-def _rot(seed: int) -> Found:
-    RottenWorld(rotten(seed)).run()
-    return None
+    return explore
 
 
 def _storage(seed: int) -> Found:
     stride, fate = divmod(seed - 1, len(Fate))
     with second_decisions().judging():
         fail_everywhere([list(Fate)[fate]], every=_STORAGE_STRIDES[stride])
-    return None
-
-
-def _files(seed: int) -> Found:
-    DamagedFiles(seed).run()
-    return None
-
-
-def _log(seed: int) -> Found:
-    OneLog(seed).run()
-    return None
-
-
-def _coordinator(seed: int) -> Found:
-    GroupExplorer(seed).run()
-    return None
-
-
-def _controller(seed: int) -> Found:
-    ControllerExplorer(seed).run()
-    return None
-
-
-def _classic(seed: int) -> Found:
-    ClassicExplorer(seed).run()
-    return None
-
-
-def _offsets(seed: int) -> Found:
-    OffsetExplorer(seed).run()
-    return None
-
-
-def _txn_coordinator(seed: int) -> Found:
-    TransactionExplorer(seed).run()
-    return None
-
-
-def _answers(seed: int) -> Found:
-    BrokerExplorer(seed).run()
-    return None
-
-
-def _fetcher(seed: int) -> Found:
-    FetcherExplorer(seed).run()
-    return None
-
-
-def _leader(seed: int) -> Found:
-    LeaderExplorer(seed).run()
-    return None
-
-
-def _znodes(seed: int) -> Found:
-    ZnodeAccessExplorer(seed).run()
-    return None
-
-
-def _zookeeper_controllers(seed: int) -> Found:
-    ZookeeperControllerExplorer(seed).execute()
-    return None
-
-
-def _moves(seed: int) -> Found:
-    MoveExplorer(seed).run()
-    return None
-
-
-def _peers(seed: int) -> Found:
-    PeersExplorer(seed).run()
-    return None
-
-
-def _requests(seed: int) -> Found:
-    RequestExplorer(seed).run()
-    return None
-
-
-def _rights(seed: int) -> Found:
-    RightsExplorer(seed).run()
-    return None
-
-
-def _log_dirs(seed: int) -> Found:
-    LogDirsExplorer(seed).run()
-    return None
-
-
-def _health(seed: int) -> Found:
-    HealthExplorer(seed).run()
     return None
 
 
@@ -220,32 +130,32 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "quorum": Kind(_quorum, 48),
-    "rot": Kind(_rot, 30),
+    "quorum": Kind(_raising(lambda seed: QuorumWorld(Plan.of(seed)).run()), 48),
+    "rot": Kind(_raising(lambda seed: RottenWorld(rotten(seed)).run()), 30),
     "storage": Kind(_storage, len(_STORAGE_STRIDES) * len(Fate)),
     "replication": Kind(_replication, 16),
     "power": Kind(_power, 6),
     "transactions": Kind(_transactions, 5),
     "security": Kind(_security, 8),
     "zookeeper": Kind(_zookeeper, 12),
-    "files": Kind(_files, 60),
-    "log": Kind(_log, 60),
-    "coordinator": Kind(_coordinator, 40),
-    "controller": Kind(_controller, 40),
-    "classic group": Kind(_classic, 60),
-    "offsets": Kind(_offsets, 40),
-    "transaction coordinator": Kind(_txn_coordinator, 40),
-    "answers": Kind(_answers, 24),
-    "fetcher": Kind(_fetcher, 24),
-    "leader": Kind(_leader, 24),
-    "moves": Kind(_moves, 16),
-    "znodes": Kind(_znodes, 40),
-    "zookeeper controllers": Kind(_zookeeper_controllers, 40),
-    "peers": Kind(_peers, 24),
-    "requests": Kind(_requests, 40),
-    "rights": Kind(_rights, 24),
-    "log dirs": Kind(_log_dirs, 40),
-    "health": Kind(_health, 40),
+    "files": Kind(_raising(lambda seed: DamagedFiles(seed).run()), 60),
+    "log": Kind(_raising(lambda seed: OneLog(seed).run()), 60),
+    "coordinator": Kind(_raising(lambda seed: GroupExplorer(seed).run()), 40),
+    "controller": Kind(_raising(lambda seed: ControllerExplorer(seed).run()), 40),
+    "classic group": Kind(_raising(lambda seed: ClassicExplorer(seed).run()), 60),
+    "offsets": Kind(_raising(lambda seed: OffsetExplorer(seed).run()), 40),
+    "transaction coordinator": Kind(_raising(lambda seed: TransactionExplorer(seed).run()), 40),
+    "answers": Kind(_raising(lambda seed: BrokerExplorer(seed).run()), 24),
+    "fetcher": Kind(_raising(lambda seed: FetcherExplorer(seed).run()), 24),
+    "leader": Kind(_raising(lambda seed: LeaderExplorer(seed).run()), 24),
+    "moves": Kind(_raising(lambda seed: MoveExplorer(seed).run()), 16),
+    "znodes": Kind(_raising(lambda seed: ZnodeAccessExplorer(seed).run()), 40),
+    "zookeeper controllers": Kind(_raising(lambda seed: ZookeeperControllerExplorer(seed).execute()), 40),
+    "peers": Kind(_raising(lambda seed: PeersExplorer(seed).run()), 24),
+    "requests": Kind(_raising(lambda seed: RequestExplorer(seed).run()), 40),
+    "rights": Kind(_raising(lambda seed: RightsExplorer(seed).run()), 24),
+    "log dirs": Kind(_raising(lambda seed: LogDirsExplorer(seed).run()), 40),
+    "health": Kind(_raising(lambda seed: HealthExplorer(seed).run()), 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),

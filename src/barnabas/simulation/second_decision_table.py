@@ -35,7 +35,6 @@ _FREQUENT = (
     *LOG_DECISIONS,
     *SMALL_FILE_DECISIONS,
     *RAFT_DECISIONS,
-    *PROCESS_DECISIONS,
     *PROGRESS_DECISIONS,
     *QUORUM_ANSWER_DECISIONS,
     *DELIVERY_DECISIONS,
@@ -64,5 +63,6 @@ def second_decisions(*, has_costly_probes: bool = False) -> SecondDecisions:
         *KRAFT_DECISIONS,
         *FEATURE_DECISIONS,
         *ZOOKEEPER_DECISIONS,
+        *PROCESS_DECISIONS,
     )
     return SecondDecisions(table, has_costly_probes=has_costly_probes)

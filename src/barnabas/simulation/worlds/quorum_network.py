@@ -165,21 +165,20 @@ def damaged(message: Any, chance: random.Random) -> Any:
     rows = topics[0].partitions
     if way == "refusal" or not rows:
         other.error_code = int(chance.choice(_REFUSALS))
-    elif way == "nothing":
+        return other
+    if way == "nothing":
         setattr(other, slot, [])
-    elif way == "too much":
+        return other
+    if way == "too much":
         setattr(other, slot, topics * 2)
-    elif way == "index":
-        number = next(name for name in ("partition_index", "partition", "index") if hasattr(rows[0], name))
-        row, topic = copy(rows[0]), copy(topics[0])
-        setattr(row, number, 1)
-        topic.partitions = [row]
-        setattr(other, slot, [topic])
-    elif getattr(rows[0], "records", None):
-        row, topic = copy(rows[0]), copy(topics[0])
+        return other
+    row, topic = copy(rows[0]), copy(topics[0])
+    if way == "index":
+        setattr(row, next(name for name in ("partition_index", "partition", "index") if hasattr(row, name)), 1)
+    elif getattr(row, "records", None):
         records = bytes(row.records)
         flipped = records[:-1] + bytes([records[-1] ^ 1])
         row.records = chance.choice((flipped, records[: chance.randrange(len(records))]))
-        topic.partitions = [row]
-        setattr(other, slot, [topic])
+    topic.partitions = [row]
+    setattr(other, slot, [topic])
     return other

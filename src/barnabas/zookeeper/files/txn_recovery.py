@@ -264,14 +264,15 @@ class _Replay:
     def sync(self) -> None:
         """Syncs the logs that were read, and their names. Raises OSError."""
         disk = self._disk
-        for path in self._paths:
-            if disk.exists(path):
-                file = disk.open(path, read_only=True)
-                try:
-                    file.sync()
-                finally:
-                    file.close()
-                disk.sync_dir(path.rpartition("/")[0])
+        paths = [path for path in self._paths if disk.exists(path)]
+        for path in paths:
+            file = disk.open(path, read_only=True)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths):
+            disk.sync_dir(folder)
 
 
 def _remove_partial_files(disk: Disk, folder: str) -> None:
