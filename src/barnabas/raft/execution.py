@@ -15,6 +15,7 @@ from barnabas.raft.leading import Leading
 from barnabas.raft.peers import Peers
 from barnabas.raft.ready import Ahead, Answer, Append, Committed, Promise, Ready, Request
 from barnabas.raft.starting import PromiseWriter
+from barnabas.raft.voter_changes import VoterChanges
 
 
 class Parts(NamedTuple):
@@ -24,6 +25,7 @@ class Parts(NamedTuple):
     following: Following
     leading: Leading
     answers: FetchAnswers
+    changes: VoterChanges
 
 
 class Execution:
@@ -54,7 +56,7 @@ class Execution:
         if ready.restriction_lifted:
             core.guard(core.log.keeper.release)
         if ready.changes_log:
-            self._change_log(ready, refused)
+            refused = self._change_log(ready, refused)
         if ready.committed is not None:
             self._commit(ready.committed)
         for message in ready.messages:
@@ -81,20 +83,24 @@ class Execution:
         core.quorum.on_saved()
         return None
 
-    def _change_log(self, ready: Ready, refused: BaseException | None) -> None:
-        """Truncates, installs a snapshot, appends; then a follower continues, or a leader handles a full disk."""
+    def _change_log(self, ready: Ready, refused: BaseException | None) -> BaseException | None:
+        """Truncates, installs a snapshot, appends; then a follower continues, or a leader handles a full disk.
+
+        Returns the error if there was no space for a change, or if records are damaged; the log is then as before it.
+        """
         core = self._core
         if ready.truncate_to is not None:
             end_offset = ready.truncate_to
-            core.delivery.truncated(end_offset)
-            core.guard(lambda: core.log.truncate(end_offset))
+            refused = self._without_space(lambda: core.log.truncate(end_offset)) or refused
             core.delivery.truncated(core.log.end_offset)
             core.history.truncate(core.log.end_offset)
         if ready.install is not None:
             snapshot_id, snapshot = ready.install
-            core.guard(lambda: core.log.start_after_snapshot(snapshot_id))
-            core.history.start_at_snapshot(snapshot_id.end_offset, snapshot.voters, snapshot.kraft_version)
-            core.delivery.reset(snapshot_id, snapshot)
+            unfit = self._without_space(lambda: core.log.start_after_snapshot(snapshot_id))
+            refused = unfit or refused
+            if unfit is None:
+                core.history.start_at_snapshot(snapshot_id.end_offset, snapshot.voters, snapshot.kraft_version)
+                core.delivery.reset(snapshot_id, snapshot)
         for record in () if refused is not None else ready.records:
             try:
                 self.append(record)
@@ -102,12 +108,24 @@ class Execution:
                 refused = fault
                 if record.is_own:
                     self._parts.leading.on_refused(record, fault)
+                    self._parts.changes.on_refused()
                 break
             except RecordsRejected as error:
                 assert not record.is_own, "a leader's own batches are sound"
                 refused = error
                 break
         self._parts.following.go_on(refused)
+        return refused
+
+    def _without_space(self, change: Callable[[], None]) -> BaseException | None:
+        """Carries out a change of the log. Returns the error if there was no space for it, and nothing has changed."""
+        try:
+            change()
+        except (StorageFault, OSError) as error:
+            if not is_exhausted(error):
+                self._core.fail(error)
+            return error
+        return None
 
     def append(self, record: Append) -> None:
         """Appends one batch to the page cache. If it raises, nothing is appended.

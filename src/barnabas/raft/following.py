@@ -266,20 +266,21 @@ class Following:
             self.go_on()
 
     def go_on(self, refused: BaseException | None = None) -> None:
-        """Fetches again after the records of a response were appended, or after the log refused some of them."""
+        """Fetches again after the log was changed as a response requires, or after it refused some of the changes."""
         core = self._core
         fetched, self._fetched = self._fetched, None
         if fetched is None or core.quorum.role is not fetched.role or core.is_stopped:
             return
         if refused is not None:
-            # The log is unchanged, and the same records are fetched again.
+            # The log is as before the refused change, and the same response comes again.
             fetched.is_whole = False
             core.history.truncate(core.log.end_offset)
             if isinstance(refused, RecordsRejected):
                 core.host.faults.report(f"cannot read records from the leader of the metadata quorum: {refused}")
             else:
                 core.log_health.on_refused(refused)
-                self._follow_in_memory(fetched.records, fetched.high_watermark)
+                if fetched.is_position:
+                    self._follow_in_memory(fetched.records, fetched.high_watermark)
         if fetched.is_position:
             self._leader_high_watermark = max(fetched.high_watermark, -1)
             in_log = refused is None or fetched.high_watermark <= core.log.end_offset

@@ -152,16 +152,24 @@ class Leading:
         return last_offset
 
     def on_refused(self, refused: Append, fault: StorageExhausted) -> None:
-        """Handles a full disk when control records were appended. A leader that cannot begin its epoch resigns."""
+        """Takes back control records that found no space. A leader that cannot begin its epoch resigns."""
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader), "only a leader appends"
-        if core.quorum.is_alone or refused.batch.base_offset != leader.epoch_start_offset:
-            core.fail(fault)
-        core.history.truncate(refused.batch.base_offset)
+        base_offset = refused.batch.base_offset
+        core.history.truncate(base_offset)
         leader.progress.set_voters(core.history.voters)
+        begins_epoch = base_offset == leader.epoch_start_offset
+        if begins_epoch and core.quorum.is_alone:
+            core.fail(fault)
         core.log_health.on_refused(fault)
-        self.step_down()
+        if begins_epoch:
+            self.step_down()
+            return
+        self._expect_quorum(leader)
+        # The state of a leader that would have removed itself is new, and does not have its flushed end yet.
+        self.on_flushed()
+        self.on_unwritable()
 
     def batches(
         self, records: Sequence[tuple[Message, int]], wall_ms: int, encoded: Sequence[BatchBody] | None = None

@@ -97,7 +97,7 @@ class RaftNode:
         self.changes = VoterChanges(core, self._leading)
         #: The server for requests of other nodes and of tools.
         self.server = QuorumServer(core, self._elections, answers, self.changes)
-        parts = Parts(self._elections, self._following, self._leading, answers)
+        parts = Parts(self._elections, self._following, self._leading, answers, self.changes)
         self._execution = Execution(core, peers, parts, self._commit)
         self._on_leadership: list[Callable[[bool], None]] = []
         self._on_leader: list[Callable[[], None]] = []

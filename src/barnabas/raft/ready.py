@@ -10,9 +10,9 @@
     fetched, wakes      the fetches of this event, or all delayed fetches, are answered if they can be
     flush               appended records are synced; the end of that is a separate event
 
-A message that depends on a promise is sent only if that is on disk (`Answer.if_not_saved`), and no request claims
-records that are not (`Request.durable_end`). A leader's records are sent in parallel to its own flush, and count for
-the leader itself only after the flush (G16).
+A message that depends on a promise is sent only if that is on disk, one that depends on records only if the log has
+taken them (`Answer.if_not_saved`), and no request claims records that are not on disk (`Request.durable_end`). A
+leader's records are sent in parallel to its own flush, and count for the leader itself only after the flush (G16).
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Answer(NamedTuple):
 
     reply: AnswerReply
     message: Message
-    #: The message to send instead if the promise of this event could not be saved; None if it depends on no promise.
+    #: The message to send instead if the promise or the records of this event could not be saved; None if it depends on
+    #: neither.
     if_not_saved: Message | None = None
 
 

@@ -66,6 +66,9 @@ class QuorumServer:
         elif isinstance(request, VoteRequest):
             if_not_saved = refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)
             draft.answer(reply, self._elections.on_vote(request, listener), if_not_saved)
+        elif isinstance(request, UpdateRaftVoterRequest):
+            if_not_saved = refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)
+            draft.answer(reply, self._changes.update(request, listener), if_not_saved)
         else:
             draft.answer(reply, self._answer(request, listener))
 
@@ -76,8 +79,6 @@ class QuorumServer:
             return self._elections.on_end(request, listener)
         if isinstance(request, FetchSnapshotRequest):
             return self._answers.fetch_snapshot(request, listener)
-        if isinstance(request, UpdateRaftVoterRequest):
-            return self._changes.update(request, listener)
         assert isinstance(request, DescribeQuorumRequest), f"{request.NAME} is not about the quorum"
         return describe_quorum(self._core, request)
 

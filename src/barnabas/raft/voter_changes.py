@@ -11,6 +11,7 @@ Invariants
 - One change at a time, and none before this leader has committed a record of its own epoch and the current voters are
   committed: majorities of two successive voter sets always share a voter (guard G18).
 - A voter is a node id and a directory id. A node that lost its directory is removed and added again.
+- A change for which the log has no space is refused with KAFKA_STORAGE_ERROR, and the voters remain as they were.
 
 Error codes and texts are Apache Kafka's.
 """
@@ -40,6 +41,7 @@ from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
 
 AnswerReply = Callable[[Message], None]
 _TIMED_OUT = "The request timed out."
+_NO_SPACE = "There is no space for the metadata log."
 
 
 class _Pending:
@@ -88,6 +90,11 @@ class VoterChanges:
             self._finish(ErrorCode.NONE, None)
         if not core.quorum.is_voter and core.history.voters_offset < high_watermark:
             core.quorum.become_resigned()
+
+    def on_refused(self) -> None:
+        """Refuses the pending change if the log had no space for its record; the voters are as before."""
+        if self._pending is not None and self._pending.last_offset is not None:
+            self._finish(ErrorCode.KAFKA_STORAGE_ERROR, _NO_SPACE)
 
     # Requests.
 
@@ -186,8 +193,10 @@ class VoterChanges:
             return f"The voters {', '.join(map(str, old))} do not support it."
         return None
 
-    def upgrade(self) -> None:
-        """Raises kraft.version from 0 to 1: from now on the voters are in the log, and can be changed."""
+    def upgrade(self) -> bool:
+        """Raises kraft.version from 0 to 1: from now on the voters are in the log, and can be changed. Returns False if
+        the log has no space for it.
+        """
         assert self.upgrade_refusal() is None, "the caller checks `upgrade_refusal` first"
         core = self._core
         leader = core.quorum.role
@@ -200,6 +209,7 @@ class VoterChanges:
             self._leading.publish()
 
         core.run(append)
+        return core.history.kraft_version > 0
 
     def _upgraded(self, voter: Voter, directory_id: bytes) -> Voter:
         """Returns a static voter as the first VotersRecord lists it.

@@ -40,14 +40,16 @@ def test_ten_thousand_seeds_do_not_break_the_quorum(first: int) -> None:
     explore(range(first, first + 500))
 
 
-@pytest.mark.parametrize("seed", [16, 577, 760, 110, 2509, 8647, 3023, 3072, 3146])
+@pytest.mark.parametrize("seed", [16, 577, 760, 110, 2509, 8647, 3023, 3072, 3146, 314, 3069, 3138])
 def test_seeds_that_once_broke_it(seed: int) -> None:
     """16: a leader whose log begins with a snapshot answered with a wrong end of an older epoch. 577: a log was
     truncated to the snapshot before it, and lost that snapshot's epoch. 760, 110: a snapshot was loaded that the log
     had passed. 2509: a leader wrote its own removal and was deposed before any other voter had it; with the longest log
     of all it did not become a candidate. 8647: the power failed while the end of a rolled segment was not synced, but
     the next segment was on the disk; the log was opened with a gap. 3023, 3072, 3146: a voter with a full disk, which
-    had just started, fetched from a leader that did not know yet what was committed, and failed.
+    had just started, fetched from a leader that did not know yet what was committed, and failed. 314, 3069: a leader
+    with a full disk was asked to change the voters, and failed. 3138: a voter with a full disk failed where it had to
+    truncate its log.
     """
     explore(range(seed, seed + 1))
 

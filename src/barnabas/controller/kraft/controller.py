@@ -273,8 +273,10 @@ class Controller:
         kraft_version, changes = self.kraft_version, self._raft.changes
         refusal = changes.upgrade_refusal()
         result = features.update_features(self.proposals.view(), request, api_version, kraft_version, actor, refusal)
-        if not result.response.error_code and features.raises_kraft_version(request, kraft_version):
-            changes.upgrade()
+        raises = not result.response.error_code and features.raises_kraft_version(request, kraft_version)
+        if raises and not changes.upgrade():
+            reply(failed(ErrorCode.KAFKA_STORAGE_ERROR))
+            return
         self.proposals.propose(result, reply, lambda code: reply(failed(code)))
 
     def alter_user_scram_credentials(

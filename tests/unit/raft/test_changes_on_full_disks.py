@@ -1,0 +1,125 @@
+"""Changes of the voters, and truncations, for which the metadata log has no space (decision 12): refused, not fatal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.calm_quorum import CalmWorld
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from barnabas.raft.messages import update_voter_request
+from barnabas.raft.node import RaftNode
+from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
+
+
+def node_of(place: Place) -> RaftNode:
+    assert place.node is not None
+    return place.node
+
+
+def fill(place: Place) -> None:
+    place.was_full = True
+    place.disk.free_bytes = 0
+
+
+def removal_of(place: Place) -> RemoveRaftVoterRequest:
+    return RemoveRaftVoterRequest(
+        cluster_id=CLUSTER_ID, voter_id=place.node_id, voter_directory_id=place.key.directory_id
+    )
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["a follower", "itself"])
+def test_a_removal_without_space_is_refused_and_changes_no_voter(own: bool) -> None:
+    calm = CalmWorld()
+    gone = calm.leader if own else calm.followers()[0]
+    fill(calm.leader)
+    answer = calm.requested(calm.leader, removal_of(gone))
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert answer.error_message == "There is no space for the metadata log."
+    leader = node_of(calm.leader)
+    assert leader.is_leader
+    assert leader.voters.ids == (1, 2, 3)
+    assert leader.log_end_offset == leader.high_watermark, "nothing was appended"
+    calm.pass_time(400)
+    assert not leader.is_leader, "another voter can write"
+    calm.leader.make_room()
+    calm.pass_time(1_500)
+    (calm.leader,) = calm.world._leaders()
+    assert calm.requested(calm.leader, removal_of(gone), wait_ms=200).error_code == 0
+    assert gone.node_id not in node_of(calm.leader).voters.ids
+
+
+def test_an_addition_without_space_is_refused() -> None:
+    calm = CalmWorld(changes=True)
+    calm.world._begin_changes = lambda: None  # type: ignore[method-assign]
+    spare = calm.world.places[4]
+    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=spare.address[0], port=spare.address[1])
+    request = AddRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        voter_id=spare.node_id,
+        voter_directory_id=spare.key.directory_id,
+        listeners=[listener],
+    )
+    fill(calm.leader)
+    assert calm.requested(calm.leader, request, wait_ms=80).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert node_of(calm.leader).voters.ids == (1, 2, 3)
+
+
+def test_a_leader_that_is_alone_stays_leader() -> None:
+    calm = CalmWorld(voters=1)
+    leader = node_of(calm.leader)
+    fill(calm.leader)
+    request = update_voter_request(CLUSTER_ID, calm.leader.key, calm.epoch, ())
+    request.listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host="elsewhere", port=1)]
+    assert calm.requested(calm.leader, request).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    calm.pass_time(2_000)
+    assert leader.is_leader
+    assert leader.voters.address_of(calm.leader.node_id, "CONTROLLER") == calm.leader.address
+    calm.leader.make_room()
+    end_offset = calm.end_offset
+    calm.propose()
+    assert leader.high_watermark > end_offset
+
+
+def test_an_upgrade_without_space_leaves_the_voters_static() -> None:
+    calm = CalmWorld(dynamic=False)
+    leader = node_of(calm.leader)
+    fill(calm.leader)
+    assert not leader.changes.upgrade()
+    assert leader.kraft_version == 0
+    assert leader.is_leader
+    calm.leader.make_room()
+    assert leader.changes.upgrade()
+    calm.pass_time(100)
+    assert leader.high_watermark == leader.log_end_offset
+
+
+def test_a_truncation_waits_for_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old leader of a divided quorum has records that the new one replaced, and no space when it follows again."""
+    calm = CalmWorld()
+    old, others = calm.leader, {place.node_id for place in calm.followers()}
+    calm.propose()
+    calm.pass_time(100)
+    network: Any = calm.world.network
+    network.faults.cut = {(a, b) for a in others for b in (old.node_id,)} | {
+        (a, b) for a in (old.node_id,) for b in others
+    }
+    calm.propose()
+    own_end = node_of(old).log_end_offset
+    calm.pass_time(1_500)
+    (calm.leader,) = [place for place in calm.world._leaders() if place is not old]
+    assert not node_of(old).is_leader, "no majority fetches from it"
+    fill(old)
+    network.faults.cut = set()
+    calm.pass_time(1_000)
+    assert node_of(old).leader_id == calm.leader.node_id
+    assert node_of(old).log_end_offset == own_end, "as it was"
+    assert any("the metadata log cannot be written" in line for line in calm.world.timeline)
+    old.make_room()
+    calm.pass_time(1_500)
+    assert node_of(old).log_end_offset == calm.end_offset
+    assert node_of(old).high_watermark == node_of(calm.leader).high_watermark
