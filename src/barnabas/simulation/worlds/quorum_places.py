@@ -197,19 +197,20 @@ class CommitObserver:
 
 
 def _watch(delivery: Any, checker: Checker, key: VoterKey) -> None:
-    """Passes appends to and truncations of a node's log to the checker."""
+    """Passes appends to, truncations of and snapshots in place of a node's log to the checker."""
 
     def watched(name: str, notify: Callable[[VoterKey, Any], None]) -> None:
         method = getattr(delivery, name)
 
-        def both(value: Any) -> None:
+        def both(value: Any, *more: Any) -> None:
             notify(key, value)
-            method(value)
+            method(value, *more)
 
         setattr(delivery, name, both)
 
     watched("appended", checker.on_appended)
     watched("truncated", checker.on_truncated)
+    watched("reset", checker.on_installed)
 
 
 class Places:
