@@ -11,11 +11,12 @@ import textwrap
 from collections import deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, cast
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.control import Control
 from rich.live import Live
-from rich.segment import Segment
+from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -52,8 +53,8 @@ _LAG_DIGITS: Final = 4
 
 
 class LiveView:
-    """The live view, as a context manager; `show` draws the next state. While nothing but the time changes, only the
-    headline is drawn again, because the table takes much longer.
+    """The live view, as a context manager; `show` draws the next state. While nothing but the headline changes, only
+    the headline is written again, because drawing the table takes a hundred times longer.
     """
 
     def __init__(self, console: Console) -> None:
@@ -62,6 +63,13 @@ class LiveView:
         self._count = 0
         self._drawn: tuple[object, _Lines] | None = None
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
+        #: The same terminal. What is printed to `console` itself makes Live draw all lines again.
+        self._beside_live = Console(
+            file=console.file,
+            force_terminal=True,
+            color_system=cast(Any, console.color_system),
+            no_color=console.no_color,
+        )
 
     def __enter__(self) -> LiveView:
         self._live.__enter__()
@@ -77,11 +85,33 @@ class LiveView:
         self._count += len(step.changes)
         size = self._console.size
         head = _head(step, size.width)
-        state = (None if step.table is None else step.table.version, step.problem, self._count, size, len(head))
-        if self._drawn is None or self._drawn[0] != state:
+        state = (_on_screen(step.table, size.height), step.problem, self._count, size, len(head))
+        is_same = self._drawn is not None and self._drawn[0] == state
+        if self._drawn is None or not is_same:
             body = Group(*_body(step, list(self._changes), size.width, size.height - len(head)))
             self._drawn = (state, _Lines(self._console.render_lines(body, pad=False)))
-        self._live.update(Group(*head, self._drawn[1]), refresh=True)
+        lines_above = min(len(head) + len(self._drawn[1]), size.height) - 1
+        self._live.update(Group(*head, self._drawn[1]), refresh=not is_same)
+        if is_same and len(head) <= lines_above:
+            self._write_head(head, lines_above)
+
+    def _write_head(self, head: Sequence[Text], lines_above: int) -> None:
+        """Writes the first lines again. The cursor is in the last line of the view, and returns there."""
+        with self._beside_live as console:
+            console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.CURSOR_UP, lines_above)))
+            for line in head:
+                console.control(Control((ControlType.ERASE_IN_LINE, 2)))
+                console.print(line, soft_wrap=True)
+            if lines_above > len(head):
+                console.control(Control((ControlType.CURSOR_DOWN, lines_above - len(head))))
+
+
+def _on_screen(table: ClusterTable | None, height: int) -> object:
+    """Returns what the rows on the screen show. Most changes of a large table are in other rows."""
+    if table is None:
+        return None
+    rows = table.by_severity()
+    return len(rows), list(table.values(rows[:height]))
 
 
 class _Lines:
@@ -89,6 +119,9 @@ class _Lines:
 
     def __init__(self, drawn: list[list[Segment]]) -> None:
         self._drawn = drawn
+
+    def __len__(self) -> int:
+        return len(self._drawn)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self._drawn:

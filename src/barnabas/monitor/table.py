@@ -146,7 +146,8 @@ class ClusterTable(TableState):
     def values(self, rows: Iterable[int] | None = None) -> Iterator[PartitionState]:
         """Yields rows as values (default: all, by name)."""
         chosen = self.in_order() if rows is None else np.array(list(rows), np.int32)
-        names = {number: topic.identity for number, topic in self.topics.by_number.items()}
+        topics = np.unique(self.states.topic[chosen]).tolist()
+        names = {number: self.topics.by_number[number].identity for number in topics}
         yield from values_of(self.states.take(chosen), names, self.silent, self._details(chosen))
 
     def _details(self, rows: IntArray) -> Iterator[dict[int, ReplicaDetail]]:

@@ -142,7 +142,7 @@ class Elections:
             # A new epoch, because in this one the others know this node as the leader.
             quorum.become_unattached(role.epoch + 1)
         elif not core.can_be_candidate:
-            return
+            self._allow_others(role)
         elif quorum.is_alone:
             quorum.become_candidate()
         elif not core.log_health.is_writable and not isinstance(role, Prospective):
@@ -151,6 +151,7 @@ class Elections:
                 "does not stand",
                 f"node {core.own.node_id} does not stand for election: its metadata log cannot be written",
             )
+            self._allow_others(role)
             self._alarm.set(core.election_timeout_ms())
         elif isinstance(role, Unattached | Follower):
             quorum.become_prospective()
@@ -160,6 +161,13 @@ class Elections:
             quorum.become_prospective()
         else:
             self._back_off()
+
+    def _allow_others(self, role: Role) -> None:
+        """Lets this node grant pre-votes after the fetch timeout, although it does not stand for election itself. Its
+        vote can be needed: a voter that was just added may not have the record of that yet.
+        """
+        if isinstance(role, Follower):
+            role.has_fetched = False
 
     def on_not_saved(self) -> None:
         """Retries later: the promise of a role could not be saved on a full disk."""

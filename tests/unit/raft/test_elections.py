@@ -143,3 +143,25 @@ def test_an_election_that_cannot_be_won_does_not_wait_for_its_time_to_be_up(monk
         assert leader.node is not None
         split += leader.node.epoch > before + 1
     assert split, "some were split"
+
+
+@pytest.mark.parametrize("kind", ["a voter with a full disk", "an observer"])
+def test_who_does_not_stand_for_election_lets_others_after_the_fetch_timeout(kind: str) -> None:
+    """An observer can be a voter that does not know it yet. Its leader is silent, but its port is not closed."""
+    calm = CalmWorld(observers=1)
+    epoch, leader_id = calm.epoch, calm.leader.node_id
+    place = calm.followers()[0] if "voter" in kind else calm.world.places[101]
+    if "voter" in kind:
+        place.was_full, place.disk.free_bytes = True, 300
+        calm.propose()
+        calm.pass_time(300)
+    request = vote(calm, place, epoch=epoch, pre_vote=True, last=(epoch, 1 << 40))
+    assert not partition_of(calm.requested(place, request)).vote_granted
+    pairs = {(place.node_id, leader_id), (leader_id, place.node_id)}
+    calm.world.network.faults.cut = pairs
+    calm.pass_time(2_000)
+    answer = partition_of(calm.requested(place, request))
+    assert (answer.leader_epoch, answer.leader_id, answer.vote_granted) == (epoch, leader_id, True)
+    calm.world.network.faults.cut = set()
+    calm.pass_time(3_000)
+    assert not partition_of(calm.requested(place, request)).vote_granted, "it follows its leader again"
