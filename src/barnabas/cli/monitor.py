@@ -156,12 +156,15 @@ def show_table(table: ClusterTable, *, every: bool) -> None:
 
 async def _watch(feeds: ClusterFeeds, options: FeedOptions, metrics: str | None, as_json: bool, *, every: bool) -> None:
     server = None if metrics is None else await _exporter(feeds, metrics)
+    draws = output.stdout.is_terminal and not as_json
+    # A screen has room for few of many changes; lines and metrics need each of them.
+    packs = draws and server is None
     try:
-        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=clock_ms)) as steps:
+        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=clock_ms, packs=packs)) as steps:
             counted = steps if server is None else _counted(steps, server)
             if as_json:
                 await _in_json(counted)
-            elif output.stdout.is_terminal:
+            elif draws:
                 with LiveView(output.stdout) as view:
                     async for step in counted:
                         view.show(step)

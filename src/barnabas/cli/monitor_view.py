@@ -83,6 +83,9 @@ class LiveView:
     def show(self, step: Step) -> None:
         self._changes.extend(step.changes)
         self._count += len(step.changes)
+        for packed in step.packed:
+            self._changes.extend(packed.changes(range(max(0, len(packed) - _CHANGES_KEPT), len(packed))))
+            self._count += len(packed)
         size = self._console.size
         head = _head(step, size.width)
         state = (_on_screen(step.table, size.height), step.problem, self._count, size, len(head))

@@ -7,10 +7,11 @@ import re
 
 import pytest
 from rich.console import Console
-from tests.support.watched import partition, table_of
+from tests.support.watched import look, partition, table_of
 
 from barnabas.cli.monitor_view import LiveView
 from barnabas.monitor.changes import Change
+from barnabas.monitor.packed_changes import PACKED_FROM, PackedChanges
 from barnabas.monitor.watch import Step
 
 _CODE = re.compile(r"\x1b\[(\?25[lh]|[\d;]*[ABKm])|\r|\n|[^\x1b\r\n]+")
@@ -100,3 +101,19 @@ def test_a_view_without_a_table_is_written_again_as_well(console: Console) -> No
             screen.write(written(console))
             assert screen.lines[0] == "no broker answers: host:1: connection refused"
             assert not any(screen.lines[1:])
+
+
+def test_the_last_of_very_many_packed_changes_are_shown(console: Console) -> None:
+    before = [partition(f"orders-{number}") for number in range(2 * PACKED_FROM)]
+    after = [partition(f"orders-{number}", isr=(1, 3)) for number in range(2 * PACKED_FROM)]
+    table = table_of(*before)
+    change_set = table.apply(look(*after))
+    assert change_set is not None
+    packed = PackedChanges(change_set, table.layout)
+    screen = Screen()
+    with LiveView(console) as view:
+        view.show(Step(table, [], None, packed=(packed,)))
+        screen.write(written(console))
+        assert "orders: 500 partitions  isr-shrink: 2 left the ISR" in screen.lines[-1]
+        view.show(Step(table, [], None))
+        assert len(written(console)) < 500
