@@ -142,7 +142,7 @@ class Elections:
             # A new epoch, because in this one the others know this node as the leader.
             quorum.become_unattached(role.epoch + 1)
         elif not core.can_be_candidate:
-            self._allow_others(role)
+            _let_others_stand(role)
         elif quorum.is_alone:
             quorum.become_candidate()
         elif not core.log_health.is_writable and not isinstance(role, Prospective):
@@ -151,7 +151,7 @@ class Elections:
                 "does not stand",
                 f"node {core.own.node_id} does not stand for election: its metadata log cannot be written",
             )
-            self._allow_others(role)
+            _let_others_stand(role)
             self._alarm.set(core.election_timeout_ms())
         elif isinstance(role, Unattached | Follower):
             quorum.become_prospective()
@@ -161,13 +161,6 @@ class Elections:
             quorum.become_prospective()
         else:
             self._back_off()
-
-    def _allow_others(self, role: Role) -> None:
-        """Lets this node grant pre-votes after the fetch timeout, although it does not stand for election itself. Its
-        vote can be needed: a voter that was just added may not have the record of that yet.
-        """
-        if isinstance(role, Follower):
-            role.has_fetched = False
 
     def on_not_saved(self) -> None:
         """Retries later: the promise of a role could not be saved on a full disk."""
@@ -369,3 +362,11 @@ class Elections:
             if key.node_id == own.node_id and key.directory_id in (bytes(16), own.directory_id):
                 return 0 if place == 0 else min((max_ms >> (len(successors) - 1)) << (place - 1), max_ms)
         return max_ms
+
+
+def _let_others_stand(role: Role) -> None:
+    """Lets a node grant pre-votes after the fetch timeout, although it does not stand for election itself. Its vote can
+    be needed: a voter that was just added may not have the record of that yet.
+    """
+    if isinstance(role, Follower):
+        role.has_fetched = False

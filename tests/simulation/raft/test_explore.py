@@ -50,7 +50,7 @@ def test_seeds_that_once_broke_it(seed: int) -> None:
     had just started, fetched from a leader that did not know yet what was committed, and failed. 314, 3069: a leader
     with a full disk was asked to change the voters, and failed. 3138: a voter with a full disk failed where it had to
     truncate its log. 3317: the checker saw a gap where a log began after a snapshot that its listeners had passed.
-    4134: a new voter that did not have the record of that yet refused pre-votes for ever after its leader was gone.
+    4134: a new voter that did not have the record of that yet refused pre-votes forever after its leader was gone.
     """
     explore(range(seed, seed + 1))
 

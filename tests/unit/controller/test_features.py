@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from tests.support.controller_world import ControllerWorld, SeededChance, make_config, registration
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration
+from barnabas.controller.kraft.controller import Controller
 from barnabas.controller.kraft.features import update_features
 from barnabas.controller.requests.feature_requests import UpgradeType
 from barnabas.controller.requests.result import Versioned
@@ -235,3 +239,24 @@ def test_the_min_isr_is_in_the_log_only_with_the_elr(level: int, configured: lis
     view = ControllerView(EMPTY_IMAGE, make_config(), SeededChance(), None)
     ((records, _),) = bootstrap_batches(view, formatted, in_transaction=False)
     assert [record.name for record, _ in records if isinstance(record, ConfigRecord)] == configured
+
+
+@pytest.mark.parametrize("has_space", [True, False])
+def test_kraft_version_is_not_raised_where_the_log_has_no_space(world: ControllerWorld, has_space: bool) -> None:
+    """The quorum writes the record itself, before the records of the other features of the request."""
+    changes = SimpleNamespace(upgrade_refusal=lambda: None, upgrade=lambda: has_space)
+    proposed: list[Any] = []
+
+    def propose(result: Any, reply: Any, failed: Any) -> None:
+        proposed.append(result)
+        reply(result.response)
+
+    proposals = SimpleNamespace(view=world.view, propose=propose)
+    raft = SimpleNamespace(changes=changes)
+    controller: Any = SimpleNamespace(is_active=True, kraft_version=0, _raft=raft, proposals=proposals)
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=UPGRADE)
+    answers: list[UpdateFeaturesResponse] = []
+    Controller.update_features(controller, UpdateFeaturesRequest(feature_updates=[update]), 2, answers.append)
+    (answer,) = answers
+    assert answer.error_code == (ErrorCode.NONE if has_space else ErrorCode.KAFKA_STORAGE_ERROR)
+    assert bool(proposed) is has_space
