@@ -91,12 +91,12 @@ class Execution:
         core = self._core
         if ready.truncate_to is not None:
             end_offset = ready.truncate_to
-            refused = self._without_space(lambda: core.log.truncate(end_offset)) or refused
+            refused = self._space_error(lambda: core.log.truncate(end_offset)) or refused
             core.delivery.truncated(core.log.end_offset)
             core.history.truncate(core.log.end_offset)
         if ready.install is not None:
             snapshot_id, snapshot = ready.install
-            unfit = self._without_space(lambda: core.log.start_after_snapshot(snapshot_id))
+            unfit = self._space_error(lambda: core.log.start_after_snapshot(snapshot_id))
             refused = unfit or refused
             if unfit is None:
                 core.history.start_at_snapshot(snapshot_id.end_offset, snapshot.voters, snapshot.kraft_version)
@@ -117,7 +117,7 @@ class Execution:
         self._parts.following.go_on(refused)
         return refused
 
-    def _without_space(self, change: Callable[[], None]) -> BaseException | None:
+    def _space_error(self, change: Callable[[], None]) -> BaseException | None:
         """Carries out a change of the log. Returns the error if there was no space for it, and nothing has changed."""
         try:
             change()
