@@ -11,9 +11,11 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import StorageExhausted
 from barnabas.common.host import Buffer, Disk, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
@@ -150,13 +152,32 @@ class MetadataLog:
 
     def append(self, batch: bytearray, epoch: int) -> None:
         """Appends a batch that already has its offsets. It is durable only after `flush`."""
-        end_offset = self._log.log_end_offset
-        info = self._log.append_as_leader(batch, epoch, wall_ms=self._host.clock.wall_ms(), origin=Origin.RAFT)
+        end_offset, wall_ms = self._log.log_end_offset, self._host.clock.wall_ms()
+        with self._epoch_of_last_batch():
+            info = self._log.append_as_leader(batch, epoch, wall_ms=wall_ms, origin=Origin.RAFT)
         assert info.first_offset == end_offset, "the metadata log has no other writer"
 
     def append_as_follower(self, batches: Buffer) -> None:
         """Appends whole batches from the leader. Raises RecordsRejected for a damaged one; those before it are kept."""
-        self._log.append_as_follower(batches)
+        with self._epoch_of_last_batch():
+            self._log.append_as_follower(batches)
+
+    @contextmanager
+    def _epoch_of_last_batch(self) -> Iterator[None]:
+        """Forgets the epoch of a batch for which there was no space. Otherwise the checkpoint would claim records of
+        that epoch, and after a restart this voter would wait for records that it never had.
+        """
+        epochs = self._log.epochs
+        before = epochs.latest_epoch
+        try:
+            yield
+        except StorageExhausted:
+            if epochs.latest_epoch != before:
+                epochs.truncate_from_end(self.end_offset)
+                if epochs.latest_epoch < before:
+                    # A log that is empty after a snapshot has the epoch of the snapshot.
+                    epochs.assign(before, self.end_offset)
+            raise
 
     def read(self, offset: int, max_bytes: int) -> Buffer:
         """Returns whole batches, beginning with the one that contains `offset`; at least one if there is one."""

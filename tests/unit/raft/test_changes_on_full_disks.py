@@ -1,4 +1,4 @@
-"""Changes of the voters, and truncations, for which the metadata log has no space (decision 12): refused, not fatal."""
+"""Changes of the voters, truncations, and new epochs for which the metadata log has no space (decision 12)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from tests.support.calm_quorum import CalmWorld
 
-from barnabas.common.errors import ErrorCode
+from barnabas.common.errors import ErrorCode, StorageExhausted
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from barnabas.protocol.messages.records_raft import LeaderChangeMessage
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from barnabas.raft.messages import update_voter_request
 from barnabas.raft.node import RaftNode
+from barnabas.raft.snapshots import SnapshotId, encode_control_batch
 from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
 
 
@@ -123,3 +125,28 @@ def test_a_truncation_waits_for_space(monkeypatch: pytest.MonkeyPatch) -> None:
     calm.pass_time(1_500)
     assert node_of(old).log_end_offset == calm.end_offset
     assert node_of(old).high_watermark == node_of(calm.leader).high_watermark
+
+
+@pytest.mark.parametrize("follows_snapshot", [False, True])
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_log_does_not_claim_the_epoch_of_a_batch_that_found_no_space(leads: bool, follows_snapshot: bool) -> None:
+    """After a restart the voter would wait for records of that epoch, and not vote, although it never had them."""
+    calm = CalmWorld()
+    place = calm.followers()[0]
+    log = node_of(place).log
+    if follows_snapshot:
+        log.start_after_snapshot(SnapshotId(log.end_offset + 10, log.latest_epoch + 2))
+    before = log.latest_epoch, log.end_offset
+    fill(place)
+    epoch = log.latest_epoch + 3
+    change = LeaderChangeMessage(version=0, leader_id=1)
+    data = encode_control_batch([change], base_offset=log.end_offset, epoch=epoch, wall_ms=1)
+    with pytest.raises(StorageExhausted):
+        if leads:
+            log.append(data, epoch)
+        else:
+            log.append_as_follower(data)
+    assert (log.latest_epoch, log.end_offset) == before
+    place.make_room()
+    log.append_as_follower(data)
+    assert (log.latest_epoch, log.end_offset) == (epoch, before[1] + 1)
