@@ -130,7 +130,7 @@ def test_a_truncation_waits_for_space(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("follows_snapshot", [False, True])
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_log_does_not_claim_the_epoch_of_a_batch_that_found_no_space(leads: bool, follows_snapshot: bool) -> None:
-    """After a restart the voter would wait for records of that epoch, and not vote, although it never had them."""
+    """Otherwise the voter would wait for records of that epoch after a restart, although it never had them."""
     calm = CalmWorld()
     place = calm.followers()[0]
     log = node_of(place).log
