@@ -169,11 +169,12 @@ def test_cases_are_kept_and_not_run_again(tmp_path: Path) -> None:
     found = Case("kill", 2000, truth, answers, None, 0.25, signs, (), signs)
     kept.add(("kill", 2000), found)
     kept.add(("stop", 2000), None)
+    kept.add(("quiet:0.5", 2000), found._replace(kind="quiet"))
     kept.save()
     again = KeptCases(tmp_path / "results" / explain_kept.NAME)
-    wanted = [("kill", 2000), ("stop", 2000), ("power", 2000)]
+    wanted = [("kill", 2000), ("stop", 2000), ("power", 2000), ("quiet:0.5", 2000)]
     assert list(again.missing(wanted)) == [("power", 2000)]
-    assert again.of(wanted) == [found]
+    assert again.of(wanted) == [found, found._replace(kind="quiet:0.5")]
     first = (tmp_path / "results" / explain_kept.NAME).read_bytes()
     again.save()
     assert (tmp_path / "results" / explain_kept.NAME).read_bytes() == first
