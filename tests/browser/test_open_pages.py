@@ -76,6 +76,8 @@ def test_another_cluster_is_shown_on_the_same_screen(visit: Visit) -> None:
     page = visit.open("/")
     facts = page.locator(".health .facts")
     expect(facts).to_contain_text("14 topics")
+    # The history of the first cluster is on the page when the other one is chosen.
+    expect(page.get_by_role("slider")).to_be_visible()
     page.get_by_label("Cluster").select_option("second")
     expect(facts).to_contain_text("3 topics, 3 partitions")
     _is_live(page)

@@ -41,6 +41,12 @@ export function Scrubber() {
   const shownEnd = isPast ? Math.round(end / LOOK_MS) : 0;
 
   useEffect(() => {
+    // The history of another cluster is not this one's.
+    setHistory(null);
+    setAsked(false);
+    setEvents([]);
+  }, [cluster]);
+  useEffect(() => {
     const abort = new AbortController();
     const look = async () => {
       if (document.visibilityState === 'hidden' || !hasHistory()) return;
@@ -77,7 +83,7 @@ export function Scrubber() {
     if (target !== undefined) setParams({ at: target });
     else if (direction > 0) setParams({ at: null });
   };
-  if (!history?.first_ms) {
+  if (!history?.first_ms || !hasHistory()) {
     if (hasHistory()) return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${isAsked ? (history?.problem ?? texts.scrubber.notBegun) : ''}</p></footer>`;
     return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${texts.waiting.noHistory}</p></footer>`;
   }
