@@ -30,7 +30,7 @@ from barnabas.monitor.look_requests import (
     page_partitions,
     page_request,
 )
-from barnabas.monitor.page_plan import Page, PagePlan, covered
+from barnabas.monitor.page_plan import HEAL_S, Page, PagePlan, covered
 from barnabas.monitor.partition_state import BrokerState
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.volume_sweep import VolumeSweep
@@ -87,6 +87,10 @@ class LookFeed:
         topic, self._interval_s = options.topic, options.interval_s
         self._plan = PagePlan(self._interval_s, None if topic is None else tuple(sorted({topic, EVENTS_TOPIC})))
         self._lanes: dict[int, _Lane] = {}
+        #: Changes of states by any feed; those that were counted last, and when.
+        self._changes = self._counted = 0
+        self._changed_s = _NEVER
+        table.subscribe(self._count)
         self._hurried_s = _NEVER
         self._is_hurry_wanted = False
         #: Whether the first poll is complete: until then there is no budget.
@@ -273,29 +277,28 @@ class LookFeed:
         lane.budget.spend(now_s, lane.answered_s, rows, PAGE_ROW_S)
 
     async def _ask_partitions(self, connection: BrokerConnection, page: Page, asked_ms: int, now_s: float) -> int:
-        before = None if self._plan.must_decode(page, now_s) else page.frame
+        before = None if self._plan.must_decode(page, now_s, self._changes) else page.frame
         request = page_request(page.start, page.names)
         frame, answer = await connection.call_for_news(request, DescribeTopicPartitionsResponse, before)
         if answer is None:
             self._plan.repeated(page)
             return PAGE_MAX
-        page.healed_s = now_s
         cursor = answer.next_cursor
         following = None if cursor is None else (cursor.topic_name, cursor.partition_index)
         partitions = page_partitions(answer, page.start, self._options.topic)
         names = covered(page.start, following)
         self._note_journal(names, _journal_replicas(answer))
         self._take(partitions, names, asked_ms)
+        self._plan.healed(page, now_s, self._settled(now_s))
         self._plan.answered(page, frame, following)
         return len(partitions)
 
     async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int, now_s: float) -> int:
-        before = None if self._plan.must_decode(page, now_s) else page.frame
+        before = None if self._plan.must_decode(page, now_s, self._changes) else page.frame
         frame, answer = await connection.call_for_news(metadata_request(page.names), MetadataResponse, before)
         if answer is None:
             self._plan.repeated(page)
             return PAGE_MAX
-        page.healed_s = now_s
         partitions = metadata_partitions(answer, self._options.topic)
         is_whole = page.names is None or page.names == self._plan.names
         if is_whole:
@@ -308,7 +311,19 @@ class LookFeed:
             self._take(partitions, None, asked_ms, [TopicName(name) for name in sorted(absent)])
             self._plan.repeated(page)
             page.frame = frame
+        self._plan.healed(page, now_s, self._settled(now_s))
         return len(partitions)
+
+    def _settled(self, now_s: float) -> int:
+        """Returns the number of changes of states until now; -1 if one is recent. An answer does not replace what an
+        exact feed delivered shortly before, so the next one is compared too.
+        """
+        if self._counted != self._changes:
+            self._counted, self._changed_s = self._changes, now_s
+        return self._changes if now_s - self._changed_s >= HEAL_S else -1
+
+    def _count(self, change_set: ChangeSet) -> None:
+        self._changes += change_set.is_of_states
 
     def _take(
         self, partitions: Partitions, names: NameRange | None, asked_ms: int, deleted: Sequence[TopicName] = ()

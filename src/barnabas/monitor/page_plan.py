@@ -2,7 +2,8 @@
 
 A page begins where the one before ended, so the answers decide about the beginnings. Each page has one broker at a
 time, so that two brokers of which one is behind do not change a row back and forth; with each round of `HEAL_S` all
-pages move on to the next broker, and every page is decoded and compared in full.
+pages move on to the next broker, and every page is decoded and compared in full, unless the table and the answer are
+as they were then.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Page:
     is_in_flight: bool = False
     frame: bytes | None = None
     healed_s: float = _NEVER
+    #: The number of changes of states, from all feeds, when it was compared in full.
+    healed_changes: int = -1
 
     @property
     def is_urgent(self) -> bool:
@@ -68,8 +71,14 @@ class PagePlan:
                 found = page
         return found
 
-    def must_decode(self, page: Page, now_s: float) -> bool:
-        return now_s - page.healed_s >= HEAL_S
+    def must_decode(self, page: Page, now_s: float, changes: int) -> bool:
+        """Returns whether an answer is compared in full even if it is the same as the last one. That finds nothing if
+        no feed has changed a state since.
+        """
+        return now_s - page.healed_s >= HEAL_S and page.healed_changes != changes
+
+    def healed(self, page: Page, now_s: float, changes: int) -> None:
+        page.healed_s, page.healed_changes = now_s, changes
 
     def asked(self, page: Page, now_s: float) -> None:
         page.asked_s, page.is_in_flight = now_s, True

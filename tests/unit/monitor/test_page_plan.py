@@ -49,9 +49,12 @@ def test_pages_move_on_to_the_next_broker_and_are_compared_in_full() -> None:
     plan = PagePlan(1.0)
     complete(plan, [("b", 0), None])
     first, second = plan.pages
-    first.healed_s = 0.0
-    assert not plan.must_decode(first, HEAL_S - 1)
-    assert plan.must_decode(first, HEAL_S)
+    plan.healed(first, 0.0, 7)
+    assert not plan.must_decode(first, HEAL_S - 1, 8)
+    assert plan.must_decode(first, HEAL_S, 8)
+    assert not plan.must_decode(first, HEAL_S, 7), "nothing has changed since"
+    plan.healed(first, 0.0, -1)
+    assert plan.must_decode(first, HEAL_S, 7), "something had just changed"
     assert plan.due(1, [1, 2], 2.0) is first
     assert plan.due(1, [1, 2], 2.0 + HEAL_S) is second
 
