@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -26,8 +25,8 @@ from urllib.parse import urlsplit
 from barnabas.console.messages.worker import job_of, search_chunk
 from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
+from targets import cpu_s
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 #: Records of a search, and of a batch.
 _SEARCHED, _PER_BATCH = 100_000, 500
 _ROUTES = (
@@ -71,8 +70,7 @@ class Child:
         return json.loads(self.read())
 
     def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_s(self._process.pid)
 
     def rss_mb(self) -> float:
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()

@@ -10,7 +10,6 @@ measurement is without a console; each is the mean of its time. Prints Markdown.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import threading
@@ -23,8 +22,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.embedded.cluster import EmbeddedCluster
 from console import Child, Visitor
+from targets import cpu_s
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _BROKERS, _PARTITIONS, _REPLICAS = 3, 4, 3
 _SETTLE_S = 10.0
 #: The screens of the pages, which are opened in this order.
@@ -96,15 +95,10 @@ def _follow(events: Iterator[str]) -> None:
 
 def _shares(pids: Sequence[int], seconds: float) -> list[float]:
     """Returns the CPU time of each process, as a share of the time."""
-    before, begin_s = [_cpu_s(pid) for pid in pids], time.monotonic()
+    before, begin_s = [cpu_s(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     taken_s = time.monotonic() - begin_s
-    return [(_cpu_s(pid) - first) / taken_s for pid, first in zip(pids, before, strict=True)]
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return [(cpu_s(pid) - first) / taken_s for pid, first in zip(pids, before, strict=True)]
 
 
 def _print(name: str, shares: Sequence[float], unwatched: Sequence[float]) -> None:

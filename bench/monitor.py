@@ -13,21 +13,21 @@ import argparse
 import gzip
 import http.client
 import json
-import os
 import socket
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
+
+from console import Child
+from targets import ROOT, cpu_percent, cpu_s, resident_mb
+
+sys.path.insert(0, str(ROOT))
 
 from tests.support.terminal import Terminal
 
-from console import Child
-
-_TICKS = os.sysconf("SC_CLK_TCK")
 #: The time after which the first sweep over sizes and offsets is complete, within the budget of the brokers' time.
 _SWEPT_S = 90.0
 #: The time after which the exporter has the table.
@@ -61,32 +61,14 @@ def with_phantom(topics: int, journal: bool, measure: Callable[[Child, str], Non
         phantom.end()
 
 
-class Process:
-    """The CPU time and memory of a process, from /proc."""
-
-    def __init__(self, pid: int) -> None:
-        self._folder = Path(f"/proc/{pid}")
-
-    def cpu_s(self) -> float:
-        fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-
-    def share(self, seconds: float) -> float:
-        """Returns the share of a core that it takes for some time."""
-        before_s, begin_s = self.cpu_s(), time.perf_counter()
-        time.sleep(seconds)
-        return (self.cpu_s() - before_s) / (time.perf_counter() - begin_s)
-
-    def mb(self, name: str) -> float:
-        """Returns VmRSS, the present resident memory, or VmHWM, the most until now, in MB (10^6 bytes)."""
-        lines = (self._folder / "status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
-
-
 def spread(values: list[float], digits: int) -> str:
     """Returns minimum, median and maximum."""
     shown = (min(values), statistics.median(values), max(values))
     return ", ".join(f"{each:.{digits}f}" for each in shown)
+
+
+def _print_memory(pid: int) -> None:
+    print(f"* memory at most {resident_mb(pid, 'VmHWM'):.0f} MB, at the end {resident_mb(pid):.0f} MB", flush=True)
 
 
 # The screen.
@@ -94,20 +76,20 @@ def spread(values: list[float], digits: int) -> str:
 
 def _screen(phantom: Child, bootstrap: str, given: argparse.Namespace) -> None:
     with Terminal([*_MONITOR, "--bootstrap", bootstrap]) as terminal:
-        process = Process(terminal.process.pid)
+        pid = terminal.process.pid
         # The journal has a partition too.
         first = terminal.until(rf"{given.topics * 4 // 10}\d partitions: all in sync", within_s=120)
         started_s = first.time_s - terminal.begin_s
-        print(f"* the first screen: {started_s:.2f} s after the start, {process.cpu_s():.2f} s of CPU")
+        print(f"* the first screen: {started_s:.2f} s after the start, {cpu_s(pid):.2f} s of CPU")
         time.sleep(_SWEPT_S)
-        print(f"* CPU while nothing changes: {process.share(given.seconds):.2%} of a core")
-        print(f"* memory: {process.mb('VmRSS'):.0f} MB", flush=True)
+        print(f"* CPU while nothing changes: {cpu_percent(pid, given.seconds):.2f}% of a core")
+        print(f"* memory: {resident_mb(pid):.0f} MB", flush=True)
         taken = [_change(phantom, terminal, number * 397 % given.topics) for number in range(given.changes)]
         print(
             f"* an ISR shrinks: on the screen after {spread(taken, 2)} s (min, median, max of {len(taken)})", flush=True
         )
-        _mass_changes(phantom, terminal, process)
-        print(f"* memory at most {process.mb('VmHWM'):.0f} MB, at the end {process.mb('VmRSS'):.0f} MB", flush=True)
+        _mass_changes(phantom, terminal)
+        _print_memory(pid)
 
 
 def _change(phantom: Child, terminal: Terminal, number: int) -> float:
@@ -120,18 +102,19 @@ def _change(phantom: Child, terminal: Terminal, number: int) -> float:
     return shown.time_s - changed_s
 
 
-def _mass_changes(phantom: Child, terminal: Terminal, process: Process) -> None:
+def _mass_changes(phantom: Child, terminal: Terminal) -> None:
     """Prints when all partitions of a broker that dies and returns are on the screen, and what that costs."""
+    pid = terminal.process.pid
     taken: dict[str, list[float]] = {}
     cost: dict[str, list[float]] = {}
     for command, pattern in [("kill 2", r"\d+ at min ISR"), ("start 2", r"partitions: all in sync")] * _MASS_CHANGES:
         time.sleep(_MASS_S / 2)
-        mark, before_s = terminal.end, process.cpu_s()
+        mark, before_s = terminal.end, cpu_s(pid)
         changed_s = phantom.ask(command)["time_s"]
         shown = terminal.until(pattern, after=mark, within_s=120)
         taken.setdefault(command, []).append(shown.time_s - changed_s)
         time.sleep(_MASS_S)
-        cost.setdefault(command, []).append(process.cpu_s() - before_s)
+        cost.setdefault(command, []).append(cpu_s(pid) - before_s)
     for command, times in taken.items():
         cpu = spread(cost[command], 1)
         print(f"* `{command}`: on the screen after {spread(times, 2)} s; CPU in the {_MASS_S:.0f} s after it {cpu} s")
@@ -145,27 +128,26 @@ def _exporter(phantom: Child, bootstrap: str, given: argparse.Namespace) -> None
         port = taken.getsockname()[1]
     command = [*_MONITOR, "--bootstrap", bootstrap, "--metrics", f"127.0.0.1:{port}", "--json"]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
-    process = Process(child.pid)
     try:
         time.sleep(_FILLED_S)
-        first = _scrape(port, process)
+        first = _scrape(port, child.pid)
         print(f"* the first scrape: {first.size / 1e6:.1f} MB, {first.zipped / 1e6:.2f} MB as gzip, {first}")
-        same = [_scrape(port, process) for _ in range(given.changes)]
+        same = [_scrape(port, child.pid) for _ in range(given.changes)]
         print(f"* nothing has changed: {_both(same)}")
         changed = []
         for command_ in ("kill 2", "start 2") * _MASS_CHANGES:
             phantom.ask(command_)
             time.sleep(_MASS_S)
-            changed.append(_scrape(port, process))
+            changed.append(_scrape(port, child.pid))
         print(f"* every partition has changed: {_both(changed)}")
-        print(f"* memory at most {process.mb('VmHWM'):.0f} MB, at the end {process.mb('VmRSS'):.0f} MB", flush=True)
+        _print_memory(child.pid)
     finally:
         child.terminate()
         child.wait(30)
 
 
 class Scrape(NamedTuple):
-    """One request of Prometheus, which asks for gzip."""
+    """Sizes, duration and CPU time of a request that asks for gzip, as Prometheus does."""
 
     size: int
     zipped: int
@@ -176,21 +158,21 @@ class Scrape(NamedTuple):
         return f"{self.seconds:.3f} s, {self.cpu_s:.2f} s of CPU"
 
 
-def _scrape(port: int, process: Process) -> Scrape:
+def _scrape(port: int, pid: int) -> Scrape:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    before_s, begin_s = process.cpu_s(), time.perf_counter()
+    before_s, begin_s = cpu_s(pid), time.perf_counter()
     connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
     answer = connection.getresponse()
     body = answer.read()
-    taken_s, cpu_s = time.perf_counter() - begin_s, process.cpu_s() - before_s
+    taken_s, used_s = time.perf_counter() - begin_s, cpu_s(pid) - before_s
     connection.close()
     assert answer.status == 200, body[:200]
-    return Scrape(len(gzip.decompress(body)), len(body), taken_s, cpu_s)
+    return Scrape(len(gzip.decompress(body)), len(body), taken_s, used_s)
 
 
 def _both(scrapes: list[Scrape]) -> str:
-    seconds, cpu_s = [each.seconds for each in scrapes], [each.cpu_s for each in scrapes]
-    return f"{spread(seconds, 3)} s; CPU {spread(cpu_s, 2)} s (min, median, max of {len(scrapes)})"
+    seconds, used_s = [each.seconds for each in scrapes], [each.cpu_s for each in scrapes]
+    return f"{spread(seconds, 3)} s; CPU {spread(used_s, 2)} s (min, median, max of {len(scrapes)})"
 
 
 if __name__ == "__main__":

@@ -272,12 +272,12 @@ def _tail(path: Path) -> str:
     return path.read_text(errors="replace")[-3000:] if path.exists() else ""
 
 
-def resident_mb(pid: int) -> float:
-    """Returns the resident memory of a process in MB (10^6 bytes)."""
+def resident_mb(pid: int, field: str = "VmRSS") -> float:
+    """Returns the resident memory of a process in MB (10^6 bytes); with the field VmHWM, the most until now."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024 / 1e6
-    raise RuntimeError(f"process {pid} reports no VmRSS")
+    raise RuntimeError(f"process {pid} reports no {field}")
 
 
 def cpu_s(pid: int) -> float:

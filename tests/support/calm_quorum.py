@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.raft.messages import fetch_request
+from barnabas.raft.node import RaftNode
 from barnabas.raft.voters import VoterKey
 from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
 from barnabas.simulation.worlds.quorum_plan import Plan
@@ -73,3 +76,30 @@ def partition_of(response: Any) -> Any:
     (topic,) = topics
     (partition,) = topic.partitions
     return partition
+
+
+def node_of(place: Place) -> RaftNode:
+    assert place.node is not None
+    return place.node
+
+
+def adding(place: Place, **more: Any) -> AddRaftVoterRequest:
+    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=place.address[0], port=place.address[1])
+    settings: dict[str, Any] = {
+        "cluster_id": CLUSTER_ID,
+        "voter_id": place.node_id,
+        "voter_directory_id": place.key.directory_id,
+        "listeners": [listener],
+        **more,
+    }
+    return AddRaftVoterRequest(**settings)
+
+
+def removing(key: VoterKey, **more: Any) -> RemoveRaftVoterRequest:
+    settings: dict[str, Any] = {
+        "cluster_id": CLUSTER_ID,
+        "voter_id": key.node_id,
+        "voter_directory_id": key.directory_id,
+        **more,
+    }
+    return RemoveRaftVoterRequest(**settings)

@@ -93,20 +93,21 @@ class LiveView:
         if self._drawn is None or not is_same:
             body = Group(*_body(step, list(self._changes), size.width, size.height - len(head)))
             self._drawn = (state, _Lines(self._console.render_lines(body, pad=False)))
-        lines_above = min(len(head) + len(self._drawn[1]), size.height) - 1
-        self._live.update(Group(*head, self._drawn[1]), refresh=not is_same)
-        if is_same and len(head) <= lines_above:
-            self._write_head(head, lines_above)
+        below = min(len(self._drawn[1]), size.height - len(head))
+        is_head_alone = is_same and bool(head) and below > 0
+        self._live.update(Group(*head, self._drawn[1]), refresh=not is_head_alone)
+        if is_head_alone:
+            self._write_head(head, below)
 
-    def _write_head(self, head: Sequence[Text], lines_above: int) -> None:
-        """Writes the first lines again. The cursor is in the last line of the view, and returns there."""
+    def _write_head(self, head: Sequence[Text], below: int) -> None:
+        """Writes the first lines again. The cursor is in the last of the lines below them, and returns there."""
         with self._beside_live as console:
-            console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.CURSOR_UP, lines_above)))
+            console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.CURSOR_UP, len(head) + below - 1)))
             for line in head:
                 console.control(Control((ControlType.ERASE_IN_LINE, 2)))
                 console.print(line, soft_wrap=True)
-            if lines_above > len(head):
-                console.control(Control((ControlType.CURSOR_DOWN, lines_above - len(head))))
+            if below > 1:
+                console.control(Control((ControlType.CURSOR_DOWN, below - 1)))
 
 
 def _on_screen(table: ClusterTable | None, height: int) -> object:

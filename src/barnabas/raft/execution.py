@@ -72,16 +72,14 @@ class Execution:
         no space for it.
         """
         core = self._core
-        assert self._promises is not None, "an open node makes promises"
-        try:
-            self._promises.save(promise.state)
-        except (StorageFault, OSError) as error:
-            if not is_exhausted(error):
-                core.fail(error)
-            core.quorum.on_not_saved()
-            return error if promise.is_binding else None
-        core.quorum.on_saved()
-        return None
+        promises = self._promises
+        assert promises is not None, "an open node makes promises"
+        error = self._space_error(lambda: promises.save(promise.state))
+        if error is None:
+            core.quorum.on_saved()
+            return None
+        core.quorum.on_not_saved()
+        return error if promise.is_binding else None
 
     def _change_log(self, ready: Ready, refused: BaseException | None) -> BaseException | None:
         """Truncates, installs a snapshot, appends; then a follower continues, or a leader handles a full disk.
@@ -117,10 +115,10 @@ class Execution:
         self._parts.following.go_on(refused)
         return refused
 
-    def _space_error(self, change: Callable[[], None]) -> BaseException | None:
-        """Carries out a change of the log. Returns the error if there was no space for it, and nothing has changed."""
+    def _space_error(self, write: Callable[[], None]) -> BaseException | None:
+        """Carries out a write. Returns the error if there was no space for it, and nothing has changed."""
         try:
-            change()
+            write()
         except (StorageFault, OSError) as error:
             if not is_exhausted(error):
                 self._core.fail(error)

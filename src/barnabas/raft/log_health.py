@@ -12,6 +12,8 @@ from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
 from barnabas.storage.health import WriteHealth
 
+#: The error message to a client whose change has no space in the log.
+NO_SPACE: Final = "There is no space for the metadata log."
 _UNWRITABLE: Final = "unwritable"
 
 

@@ -38,7 +38,7 @@ from barnabas.raft.following import Following
 from barnabas.raft.formatting import Formatted
 from barnabas.raft.leading import Leading
 from barnabas.raft.log_checkpoint import CheckpointIdentity, VotingRestriction
-from barnabas.raft.log_health import LogHealth
+from barnabas.raft.log_health import NO_SPACE, LogHealth
 from barnabas.raft.log_loading import read_bootstrap
 from barnabas.raft.metadata_batches import BatchBody
 from barnabas.raft.metadata_log import MetadataLog
@@ -310,7 +310,7 @@ class RaftNode:
             self._core.guard(lambda: self.log.truncate(first_offset))
             self._core.log_health.on_refused(fault)
             self._leading.on_unwritable()
-            raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no space for the metadata log.") from fault
+            raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, NO_SPACE) from fault
         if done is not None or failed is not None:
             self._delivery.wait(self.log_end_offset, first_offset, done, failed)
         self._run(self._leading.publish)

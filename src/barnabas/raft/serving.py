@@ -63,16 +63,17 @@ class QuorumServer:
             self._changes.add(request, reply)
         elif isinstance(request, RemoveRaftVoterRequest):
             self._changes.remove(request, reply)
-        elif isinstance(request, VoteRequest):
+        elif isinstance(request, VoteRequest | UpdateRaftVoterRequest):
             if_not_saved = refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)
-            draft.answer(reply, self._elections.on_vote(request, listener), if_not_saved)
-        elif isinstance(request, UpdateRaftVoterRequest):
-            if_not_saved = refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)
-            draft.answer(reply, self._changes.update(request, listener), if_not_saved)
+            draft.answer(reply, self._answer(request, listener), if_not_saved)
         else:
             draft.answer(reply, self._answer(request, listener))
 
     def _answer(self, request: Message, listener: str) -> Message:
+        if isinstance(request, VoteRequest):
+            return self._elections.on_vote(request, listener)
+        if isinstance(request, UpdateRaftVoterRequest):
+            return self._changes.update(request, listener)
         if isinstance(request, BeginQuorumEpochRequest):
             return self._elections.on_begin(request, listener)
         if isinstance(request, EndQuorumEpochRequest):

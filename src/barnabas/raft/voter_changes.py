@@ -33,6 +33,7 @@ from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest,
 from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from barnabas.raft.core import Core
 from barnabas.raft.leading import Leading
+from barnabas.raft.log_health import NO_SPACE
 from barnabas.raft.messages import update_voter_request
 from barnabas.raft.peers import Alarm
 from barnabas.raft.quorum import Follower, Leader, Role
@@ -41,7 +42,6 @@ from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
 
 AnswerReply = Callable[[Message], None]
 _TIMED_OUT = "The request timed out."
-_NO_SPACE = "There is no space for the metadata log."
 
 
 class _Pending:
@@ -94,7 +94,7 @@ class VoterChanges:
     def on_refused(self) -> None:
         """Refuses the pending change if the log had no space for its record; the voters are as before."""
         if self._pending is not None and self._pending.last_offset is not None:
-            self._finish(ErrorCode.KAFKA_STORAGE_ERROR, _NO_SPACE)
+            self._finish(ErrorCode.KAFKA_STORAGE_ERROR, NO_SPACE)
 
     # Requests.
 

@@ -103,6 +103,15 @@ def test_a_view_without_a_table_is_written_again_as_well(console: Console) -> No
             assert not any(screen.lines[1:])
 
 
+def test_a_reason_that_changes_is_written_where_there_is_no_table(console: Console) -> None:
+    screen = Screen()
+    with LiveView(console) as view:
+        for reason in ("no answer", "not authorized"):
+            view.show(Step(None, [], None, reason))
+            screen.write(written(console))
+            assert screen.lines[0] == f"the metadata log is not read: {reason}"
+
+
 def test_the_last_of_very_many_packed_changes_are_shown(console: Console) -> None:
     before = [partition(f"orders-{number}") for number in range(2 * PACKED_FROM)]
     after = [partition(f"orders-{number}", isr=(1, 3)) for number in range(2 * PACKED_FROM)]

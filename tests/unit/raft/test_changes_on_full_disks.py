@@ -5,22 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.calm_quorum import CalmWorld
+from tests.support.calm_quorum import CalmWorld, adding, node_of, removing
 
 from barnabas.common.errors import ErrorCode, StorageExhausted
-from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.records_raft import LeaderChangeMessage
-from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from barnabas.raft.messages import update_voter_request
-from barnabas.raft.node import RaftNode
 from barnabas.raft.snapshots import SnapshotId, encode_control_batch
 from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
-
-
-def node_of(place: Place) -> RaftNode:
-    assert place.node is not None
-    return place.node
 
 
 def fill(place: Place) -> None:
@@ -28,18 +20,12 @@ def fill(place: Place) -> None:
     place.disk.free_bytes = 0
 
 
-def removal_of(place: Place) -> RemoveRaftVoterRequest:
-    return RemoveRaftVoterRequest(
-        cluster_id=CLUSTER_ID, voter_id=place.node_id, voter_directory_id=place.key.directory_id
-    )
-
-
 @pytest.mark.parametrize("own", [False, True], ids=["a follower", "itself"])
 def test_a_removal_without_space_is_refused_and_changes_no_voter(own: bool) -> None:
     calm = CalmWorld()
     gone = calm.leader if own else calm.followers()[0]
     fill(calm.leader)
-    answer = calm.requested(calm.leader, removal_of(gone))
+    answer = calm.requested(calm.leader, removing(gone.key))
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert answer.error_message == "There is no space for the metadata log."
     leader = node_of(calm.leader)
@@ -51,7 +37,7 @@ def test_a_removal_without_space_is_refused_and_changes_no_voter(own: bool) -> N
     calm.leader.make_room()
     calm.pass_time(1_500)
     (calm.leader,) = calm.world._leaders()
-    assert calm.requested(calm.leader, removal_of(gone), wait_ms=200).error_code == 0
+    assert calm.requested(calm.leader, removing(gone.key), wait_ms=200).error_code == 0
     assert gone.node_id not in node_of(calm.leader).voters.ids
 
 
@@ -59,15 +45,8 @@ def test_an_addition_without_space_is_refused() -> None:
     calm = CalmWorld(changes=True)
     calm.world._begin_changes = lambda: None  # type: ignore[method-assign]
     spare = calm.world.places[4]
-    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=spare.address[0], port=spare.address[1])
-    request = AddRaftVoterRequest(
-        cluster_id=CLUSTER_ID,
-        voter_id=spare.node_id,
-        voter_directory_id=spare.key.directory_id,
-        listeners=[listener],
-    )
     fill(calm.leader)
-    assert calm.requested(calm.leader, request, wait_ms=80).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert calm.requested(calm.leader, adding(spare), wait_ms=80).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert node_of(calm.leader).voters.ids == (1, 2, 3)
 
 

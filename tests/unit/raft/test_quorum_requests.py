@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.support.calm_quorum import DIRECTORY, STRANGER, CalmWorld, partition_of
+from tests.support.calm_quorum import DIRECTORY, STRANGER, CalmWorld, adding, partition_of, removing
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC
 from barnabas.protocol.codec import encode
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from barnabas.raft.messages import (
     fetch_request,
@@ -267,28 +265,6 @@ def test_a_voter_that_is_gone_is_seen_to_lag(calm: CalmWorld) -> None:
 
 
 # Voters that change.
-
-
-def adding(place: Place, **more: Any) -> AddRaftVoterRequest:
-    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=place.address[0], port=place.address[1])
-    settings: dict[str, Any] = {
-        "cluster_id": CLUSTER_ID,
-        "voter_id": place.node_id,
-        "voter_directory_id": place.key.directory_id,
-        "listeners": [listener],
-        **more,
-    }
-    return AddRaftVoterRequest(**settings)
-
-
-def removing(key: VoterKey, **more: Any) -> RemoveRaftVoterRequest:
-    settings: dict[str, Any] = {
-        "cluster_id": CLUSTER_ID,
-        "voter_id": key.node_id,
-        "voter_directory_id": key.directory_id,
-        **more,
-    }
-    return RemoveRaftVoterRequest(**settings)
 
 
 def with_spare() -> tuple[CalmWorld, Place]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.calm_quorum import DIRECTORY, STRANGER, CalmWorld, partition_of
+from tests.support.calm_quorum import DIRECTORY, STRANGER, CalmWorld, node_of, partition_of
 from tests.support.node_world import METADATA_DIR, NodeWorld
 
 from barnabas.common.errors import ErrorCode, StorageExhausted
@@ -14,7 +14,6 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.records_metadata import NoOpRecord
 from barnabas.protocol.messages.vote import VoteRequest
 from barnabas.raft.messages import vote_request
-from barnabas.raft.node import RaftNode
 from barnabas.raft.quorum import Unattached
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, decode_state
 from barnabas.raft.ready import Answer, Committed, Promise, Ready, Request
@@ -38,11 +37,6 @@ def readies_of(place: Place) -> list[Ready]:
     found: list[Ready] = []
     watch(place.node, found.append)
     return found
-
-
-def node_of(place: Place) -> RaftNode:
-    assert place.node is not None
-    return place.node
 
 
 def vote_for_stranger(calm: CalmWorld, voter: Place) -> VoteRequest:

@@ -83,9 +83,9 @@ export function Scrubber() {
     if (target !== undefined) setParams({ at: target });
     else if (direction > 0) setParams({ at: null });
   };
-  if (!history?.first_ms || !hasHistory()) {
-    if (hasHistory()) return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${isAsked ? (history?.problem ?? texts.scrubber.notBegun) : ''}</p></footer>`;
-    return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${texts.waiting.noHistory}</p></footer>`;
+  if (!hasHistory()) return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${texts.waiting.noHistory}</p></footer>`;
+  if (!history?.first_ms) {
+    return html`<footer class="scrubber off" aria-label=${texts.words.time}><p>${isAsked ? (history?.problem ?? texts.scrubber.notBegun) : ''}</p></footer>`;
   }
   return html`<footer class="scrubber" aria-label=${texts.words.time}>
     <div class="scrubber-buttons">
