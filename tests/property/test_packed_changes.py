@@ -5,6 +5,7 @@ lanes, after any sequence of decisions, written in bulk or one by one, looked at
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.support.watched import T0, look_at
 
 from barnabas.console.occurrences import Occurrences
 from barnabas.monitor import course as course_module
+from barnabas.monitor import packed_changes as packed_module
+from barnabas.monitor.availability import Availability
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.course import Course
 from barnabas.monitor.journal_events import JournalEvents
@@ -37,6 +40,7 @@ class Watcher:
         self.course = Course(self.table, packs=packs, wait_ms=0)
         self.course.has_journal = True
         self.occurrences = Occurrences()
+        self.availability = Availability(self.table)
         self.changes: list[Change] = []
         self.packed_rows = 0
         self._journal = JournalEvents(self.table, None, T0) if is_exact else None
@@ -53,11 +57,18 @@ class Watcher:
 
     def _take(self, changes: list[Change]) -> None:
         self.changes += changes
+        for change in changes:
+            self.availability.count(change)
         self.occurrences.add(changes)
         new = self.course.packed()
         for packed in new:
             self.packed_rows += len(packed)
-            self.changes += packed.changes(range(len(packed)))
+            parts = list(packed.in_parts())
+            places = [(each.topic, each.before and each.before.partition) for part in parts for each in part]
+            assert places == sorted(places)
+            assert all(one[-1].topic != other[0].topic for one, other in pairwise(parts)), "a topic is in one part"
+            self.changes += [change for part in parts for change in part]
+            self.availability.count_packed(packed)
         self.occurrences.add_packed(new)
 
 
@@ -86,10 +97,23 @@ def lanes(watcher: Watcher, topic: str, place: int) -> list[Any]:
 
 def told(changes: list[Change]) -> Counter[Any]:
     return Counter(
-        (each.subject, each.kind, str(each.before), str(each.after), each.cause, each.severity, each.time_ms)
+        (
+            each.subject,
+            each.kind,
+            str(each.before),
+            str(each.after),
+            each.cause,
+            codes(each),
+            each.severity,
+            each.time_ms,
+        )
         for each in changes
         if each.before is not None
     )
+
+
+def codes(change: Change) -> tuple[str | None, ...]:
+    return tuple(event.get("cause") for event in change.events)
 
 
 def shown(occurrences: Occurrences) -> Counter[Any]:
@@ -103,6 +127,7 @@ def shown(occurrences: Occurrences) -> Counter[Any]:
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(course_module, "PACKED_FROM", 1)
+    monkeypatch.setattr(packed_module, "_PART_ROWS", 5)
 
 
 @pytest.mark.usefixtures("_small")
@@ -133,6 +158,7 @@ def test_packed_changes_tell_what_single_ones_tell(is_exact: bool, steps: list[S
         if step[0] == "tell":
             events.clear()
     assert told(packs.changes) == told(singles.changes)
+    assert packs.availability.elections == singles.availability.elections
     assert shown(packs.occurrences) == shown(singles.occurrences)
     for topic, index, _ in state.every():
         assert lanes(packs, topic.name, index) == lanes(singles, topic.name, index)

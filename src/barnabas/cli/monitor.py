@@ -23,6 +23,7 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
 from barnabas.monitor.broker_connection import Address, Security
+from barnabas.monitor.changes import Change
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.connections import Unreachable
 from barnabas.monitor.feed_options import FeedOptions
@@ -157,10 +158,8 @@ def show_table(table: ClusterTable, *, every: bool) -> None:
 async def _watch(feeds: ClusterFeeds, options: FeedOptions, metrics: str | None, as_json: bool, *, every: bool) -> None:
     server = None if metrics is None else await _exporter(feeds, metrics)
     draws = output.stdout.is_terminal and not as_json
-    # A screen has room for few of many changes; lines and metrics need each of them.
-    packs = draws and server is None
     try:
-        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=clock_ms, packs=packs)) as steps:
+        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=clock_ms, packs=True)) as steps:
             counted = steps if server is None else _counted(steps, server)
             if as_json:
                 await _in_json(counted)
@@ -189,7 +188,7 @@ async def _exporter(feeds: ClusterFeeds, where: str) -> MetricsServer:
 
 async def _counted(steps: AsyncIterator[Step], server: MetricsServer) -> AsyncIterator[Step]:
     async for step in steps:
-        server.count(step.changes)
+        server.count(step.changes, step.packed)
         yield step
 
 
@@ -207,8 +206,9 @@ async def _in_json(steps: AsyncIterator[Step]) -> None:
         if is_first and step.table is not None:
             print_table_json(step.table)
             is_first = False
-        for change in step.changes:
-            _print_json(change.to_json())
+        async for some in _parts(step):
+            for change in some:
+                _print_json(change.to_json())
 
 
 async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
@@ -218,8 +218,18 @@ async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
         if is_first and step.table is not None:
             show_table(step.table, every=every)
             is_first = False
-        for line in change_lines(step.changes):
-            print(line.text, flush=True)
+        async for some in _parts(step):
+            for line in change_lines(some):
+                print(line.text, flush=True)
+
+
+async def _parts(step: Step) -> AsyncIterator[list[Change]]:
+    """Yields all changes of a step, in parts. Feeds and scrapes have a turn between them."""
+    yield step.changes
+    for packed in step.packed:
+        for some in packed.in_parts():
+            yield some
+            await asyncio.sleep(0)
 
 
 def print_table_json(table: ClusterTable) -> None:

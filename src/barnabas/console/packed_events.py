@@ -72,7 +72,7 @@ def packed_event(packed: PackedChanges, places: NDArray[np.intp], event_id: int)
         "severity": severity.name.lower(),
         "text": _text(packed, places),
         "cause": merged(list(dict.fromkeys(each.text for each in causes))) if causes else None,
-        "codes": list(causes[0].codes) if causes else [],
+        "codes": list(causes[0].known_codes) if causes else [],
         "before": None,
         "after": None,
         "count": len(places),

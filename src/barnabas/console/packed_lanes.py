@@ -63,7 +63,7 @@ class _Column:
             unpacked(self.isrs[self.isr[row]]),
             unpacked(self.replica_lists[self.replicas[row]]),
             None if cause is None else cause.text,
-            () if cause is None else cause.codes,
+            () if cause is None else cause.known_codes,
             event,
         )
 

@@ -54,7 +54,7 @@ class Causes:
             self.add(packed.changes(known.tolist()))
             return
         writer, after = self._writer, packed.after.take(known.astype(np.int32))
-        numbers = [writer.cause(each.codes[-1] if each.codes else None, each.text) for each in packed.causes]
+        numbers = [writer.cause(each.codes[-1], each.text) for each in packed.causes]
         columns = (
             writer.numbers_of(packed.rows[known]),
             after.leader,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change
+from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.severity import Severity
 from barnabas.monitor.table import ClusterTable
 
@@ -25,8 +29,17 @@ class Availability:
         """Counts a change with its cause."""
         before, after = change.before, change.after
         if before is not None and after is not None and before.leader != after.leader:
-            cause = str(change.events[-1].get("cause") or _UNKNOWN_CAUSE) if change.events else _UNKNOWN_CAUSE
-            self.elections[cause] = self.elections.get(cause, 0) + 1
+            self._add_elections(change.events[-1].get("cause") if change.events else None, 1)
+
+    def count_packed(self, packed: PackedChanges) -> None:
+        """Counts the changes of very many partitions with their causes."""
+        elected = packed.cause[packed.before.leader != packed.after.leader]
+        for number, count in zip(*np.unique_counts(elected), strict=True):
+            self._add_elections(None if number == UNKNOWN else packed.causes[number].codes[-1], int(count))
+
+    def _add_elections(self, code: object, count: int) -> None:
+        cause = str(code or _UNKNOWN_CAUSE)
+        self.elections[cause] = self.elections.get(cause, 0) + count
 
     def unavailable_s(self, now_ms: int) -> dict[tuple[str, int], float]:
         """Returns the seconds of each partition that was unavailable once, up to now."""

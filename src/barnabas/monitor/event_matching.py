@@ -104,7 +104,7 @@ class RecentEvents:
             events = [event for _, event in self._explain_partition(change.before, change.after, change.time_ms)]
             if events:
                 texts = tuple(str(event["text"]) for event in events)
-                codes = tuple(str(event["cause"]) for event in events if event.get("cause"))
+                codes = tuple(str(event["cause"]) if event.get("cause") else None for event in events)
                 packed.cause[place] = packed.number_of(Cause(texts, codes, int(events[-1]["time_ms"])))
         explain(packed, self._bulks.newest_first)
 

@@ -50,6 +50,9 @@ _AUTHORITY_S: Final = 3.0
 #: The number of changed rows in one page from which on the other pages are polled immediately.
 _MANY_ROWS: Final = 50
 _HURRY_INTERVAL_S: Final = 1.0
+#: The shortest time between two polls of the same page while another feed delivers each change: the polls then only
+#: find what that feed has missed.
+_EXACT_INTERVAL_S: Final = 5.0
 #: The part of a broker's budget for sizes and offsets.
 _SWEEP_PART: Final = 0.25
 _NEVER: Final = float("-inf")
@@ -108,11 +111,13 @@ class LookFeed:
         self.focus: Collection[int] = ()
 
     def note_exact(self, source: Source, is_following: bool) -> None:
-        """Notes whether another feed delivers each change, so that polls are not urgent."""
+        """Notes whether another feed delivers each change. Polls are less frequent then, and not urgent."""
         if is_following:
             self._exact_feeds.add(source)
         else:
             self._exact_feeds.discard(source)
+        least_s = _EXACT_INTERVAL_S if self._exact_feeds else 0.0
+        self._plan.interval_s = max(self._interval_s, least_s)
 
     def hurry(self) -> None:
         """Polls all partitions soon, regardless of the budget."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import Final
@@ -20,6 +20,7 @@ from barnabas.monitor.changes import Change
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.metric_blocks import MetricBlocks, packed
 from barnabas.monitor.metric_text import COUNTER, GAUGE, cluster_text, course_text, family, group_text
+from barnabas.monitor.packed_changes import PackedChanges
 
 _REQUEST_BYTES_MAX: Final = 16 * 1024
 _TIMEOUT_S: Final = 60.0
@@ -47,9 +48,11 @@ class MetricsServer:
         if self._server is not None:
             self._server.close()
 
-    def count(self, changes: list[Change]) -> None:
+    def count(self, changes: Iterable[Change], packed: Iterable[PackedChanges] = ()) -> None:
         for change in changes:
             self._availability.count(change)
+        for each in packed:
+            self._availability.count_packed(each)
 
     async def body(self, *, is_gzip: bool) -> bytes:
         """Returns the metrics, in Prometheus's text format."""

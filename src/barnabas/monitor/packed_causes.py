@@ -101,7 +101,7 @@ def _causes_of(packed: PackedChanges, event: dict[str, Any], rows: NDArray[np.in
     """Returns the number of the cause of each row."""
 
     def cause(text: str, code: Any) -> int:
-        return packed.number_of(Cause((text,), (str(code),) if code else (), int(event["time_ms"])))
+        return packed.number_of(Cause((text,), (str(code) if code else None,), int(event["time_ms"])))
 
     steps = event["transitions"]
     codes = [each.get("cause", event["cause"]) for each in steps]

@@ -2,7 +2,8 @@
 
     packed = PackedChanges(change_set, layout)
     packed.cause, packed.causes          the cause of each row, by its number; -1 while it is not known
-    packed.changes(rows)                 some rows as `Change`
+    packed.changes(places)               some rows as `Change`
+    packed.in_parts()                    all of them, some topics at a time
 
 `Course` makes them for readers that can take them; every other reader gets a `Change` for each partition.
 """
@@ -24,6 +25,7 @@ from barnabas.monitor.table import values_of
 
 #: Changed partitions of one version from which on they are packed.
 PACKED_FROM: Final = 1_000
+_PART_ROWS: Final = 500
 #: The kinds, by their number in `kinds`.
 KINDS: Final = (
     "offline",
@@ -42,12 +44,17 @@ class Cause(NamedTuple):
     """The events that led to a state, oldest first, as far as they are shown."""
 
     texts: tuple[str, ...]
-    codes: tuple[str, ...]
+    #: The code of each event; None if it has none.
+    codes: tuple[str | None, ...]
     time_ms: int
 
     @property
     def text(self) -> str:
         return "; then ".join(dict.fromkeys(self.texts))
+
+    @property
+    def known_codes(self) -> tuple[str, ...]:
+        return tuple(code for code in self.codes if code is not None)
 
     def after(self, earlier: Cause) -> Cause:
         """Returns this cause with an earlier one before it."""
@@ -55,10 +62,9 @@ class Cause(NamedTuple):
 
     def events(self) -> tuple[Event, ...]:
         """Returns what a `Change` needs of the events."""
-        codes = (*self.codes, *[None] * (len(self.texts) - len(self.codes)))
         return tuple(
             {"text": text, "cause": code, "time_ms": self.time_ms, "kind": ""}
-            for text, code in zip(self.texts, codes, strict=False)
+            for text, code in zip(self.texts, self.codes, strict=True)
         )
 
 
@@ -169,6 +175,22 @@ class PackedChanges:
             cause = None if number == UNKNOWN else self.causes[number]
             events = () if cause is None else cause.events()
             yield partition_change(was, now, int(self.times[place]) if cause is None else cause.time_ms, events)
+
+    def in_parts(self) -> Iterator[list[Change]]:
+        """Yields all rows as changes, ordered by topic and partition. A part has whole topics, and about
+        `_PART_ROWS` rows, so that objects of very many rows do not exist at once.
+        """
+        topics = self.after.topic
+        numbers = sorted(np.unique(topics).tolist(), key=lambda number: self.topics[number].name)
+        ranks = np.zeros(max(numbers, default=0) + 1, np.int32)
+        ranks[numbers] = np.arange(len(numbers), dtype=np.int32)
+        order = np.lexsort((self.after.partition, ranks[topics]))
+        ends = np.flatnonzero(np.diff(topics[order], append=UNKNOWN)) + 1
+        begin = 0
+        for end in ends.tolist():
+            if end - begin >= _PART_ROWS or end == len(order):
+                yield list(self.changes(order[begin:end].tolist()))
+                begin = end
 
     def find(self, topics: IntArray, partitions: IntArray) -> IntArray:
         """Returns the places of these partitions, by the numbers of their topics; -1 where one did not change."""

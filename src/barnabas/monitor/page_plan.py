@@ -44,6 +44,7 @@ class Page:
 
 class PagePlan:
     def __init__(self, interval_s: float, names: tuple[str, ...] | None = None) -> None:
+        #: The time between two requests for the same page.
         self.interval_s = interval_s
         self.names = names
         self.pages = [Page(None, names)]

@@ -63,7 +63,7 @@ async def watch(
     feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[], int], packs: bool = False
 ) -> AsyncGenerator[Step, None]:
     """Yields a step when something changed, and one in each interval. With `packs`, the changes of very many partitions
-    by one version are in `packed`, and not among the others.
+    by one version are in `packed`, and not among the others, which they follow.
     """
     course = Course(feeds.table, packs=packs)
     seen: deque[ChangeSet] = deque()
@@ -89,13 +89,15 @@ async def watch(
             reports = tuple(event for event in events if event["kind"] in REPORTS)
             for some in course.explaining(events, now_ms):
                 changes += some
+                if packed := course.packed():
+                    yield Step(feeds.table, changes, feeds.problem, feeds.log_problem, packed=tuple(packed))
+                    changes = []
                 await asyncio.sleep(0)
             if feeds.problem is not None:
                 changes += course.unreachable(feeds.problem, now_ms)
-            packed = tuple(course.packed())
-            if is_filled or changes or reports or packed or feeds.problem is not None:
+            if is_filled or changes or reports or feeds.problem is not None:
                 table = feeds.table if is_filled else None
-                yield Step(table, changes, feeds.problem, feeds.log_problem, reports, packed)
+                yield Step(table, changes, feeds.problem, feeds.log_problem, reports)
     finally:
         await end_tasks([task])
 

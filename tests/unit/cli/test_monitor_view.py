@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +15,7 @@ from barnabas.cli import monitor
 from barnabas.cli.monitor import show_table
 from barnabas.cli.monitor_view import picture
 from barnabas.monitor.changes import Change
+from barnabas.monitor.packed_changes import PACKED_FROM, PackedChanges
 from barnabas.monitor.severity import Severity
 from barnabas.monitor.watch import Step
 
@@ -75,6 +77,29 @@ def test_the_changes_of_a_whole_topic_are_one_line_in_both_views_and_all_in_json
     assert capsys.readouterr().out.count("isr-shrink") == 1
     asyncio.run(monitor._in_json(steps()))
     assert capsys.readouterr().out.count("isr-shrink") == 50
+
+
+def test_very_many_packed_changes_are_all_in_lines_and_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"{topic}-{number}" for topic in ("orders", "billing", "audit") for number in range(PACKED_FROM // 2)]
+    table = table_of(*map(partition, names))
+    change_set = table.apply(look(*(partition(name, isr=(1, 3)) for name in names)))
+    assert change_set is not None
+    step = Step(table, changed(look(partition()), look()), None, packed=(PackedChanges(change_set, table.layout),))
+
+    async def steps() -> AsyncIterator[Step]:
+        yield step
+
+    asyncio.run(monitor._in_lines(steps(), every=False))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "isr-shrink" in line or "topic-deleted" in line]
+    assert len(lines) == 4
+    assert "topic-deleted" in lines[0]
+    assert [line.split()[2] for line in lines[1:]] == ["audit:", "billing:", "orders:"]
+    assert all(f"{PACKED_FROM // 2} partitions  isr-shrink: 2 left the ISR" in line for line in lines[1:])
+    asyncio.run(monitor._in_json(steps()))
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["subject"] for each in told if each.get("kind") == "isr-shrink"] == sorted(
+        names, key=lambda name: (name.split("-")[0], int(name.split("-")[1]))
+    )
 
 
 LONG = "orders-of-the-whole-year"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.support.phantom_feeds import contents, feeds_of, run, running, truth, until
@@ -151,5 +152,24 @@ def test_a_change_arrives_by_long_poll_while_no_look_is_due() -> None:
                     "User:tester requested an election",
                     "User:tester deleted topic-00002",
                 ]
+
+    run(main())
+
+
+def test_pages_are_requested_less_often_while_the_journal_delivers_each_change() -> None:
+    async def main() -> None:
+        with PhantomCluster(topics=5, journal=True) as phantom:
+
+            def requested() -> int:
+                return phantom.requests["DescribeTopicPartitionsRequest"]
+
+            async with running(feeds_of(phantom, timeout_s=3.0)):
+                await asyncio.sleep(0.5)
+                before = requested()
+                await asyncio.sleep(1.0)
+                assert requested() - before <= 1
+                phantom.silence(1)
+                before = requested()
+                await until(lambda: requested() - before > 5, "polls instead of the journal", within_s=10)
 
     run(main())
