@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from barnabas.common.errors import DecodeError
 from barnabas.protocol.client_security import client_security
@@ -48,6 +48,28 @@ class _Open(NamedTuple):
     writer: asyncio.StreamWriter
 
 
+class Repeated(Generic[M]):
+    """A request that is sent again and again to one broker. `build` returns it. It is encoded once for each connection,
+    and a response with the bytes of the last one is not decoded.
+    """
+
+    def __init__(self, build: Callable[[], Message], response: type[M]) -> None:
+        self.response = response
+        #: The frame of the last response.
+        self.answer: bytes | None = None
+        self._build = build
+        self._session: ClientSession | None = None
+        self._frame = b""
+
+    def framed(self, session: ClientSession) -> bytearray:
+        """Returns the frame to send. Raises UnknownRequest."""
+        if session is self._session:
+            return session.request_again(self._frame)
+        frame = session.request(self._build())
+        self._session, self._frame = session, bytes(frame)
+        return frame
+
+
 class BrokerConnection:
     """Sends one request at a time. After `call` raised NoAnswer, the next call connects again."""
 
@@ -64,7 +86,7 @@ class BrokerConnection:
         self, request: Message, response: type[M], *, version_max: int | None = None, timeout_s: float | None = None
     ) -> M:
         """Returns the response, in the highest version that both sides support. Raises NoAnswer."""
-        found = await self._called(request, version_max, timeout_s, None)
+        found = await self._called(lambda session: session.request(request, version_max), timeout_s, None)
         return cast("M", found[1])
 
     async def call_for_news(self, request: Message, response: type[M], before: bytes | None) -> tuple[bytes, M | None]:
@@ -72,22 +94,27 @@ class BrokerConnection:
         an equal request. Most answers about a large cluster are the same, and decoding takes longer than all other work
         on them.
         """
-        found = await self._called(request, None, None, before)
+        found = await self._called(lambda session: session.request(request), None, before)
         return found[0], cast("M | None", found[1])
 
+    async def call_again(self, repeated: Repeated[M]) -> M | None:
+        """Returns the response; None if it is the same as the last one. Raises NoAnswer."""
+        repeated.answer, found = await self._called(repeated.framed, None, repeated.answer)
+        return cast("M | None", found)
+
     async def _called(
-        self, request: Message, version_max: int | None, timeout_s: float | None, before: bytes | None
+        self, framed: Callable[[ClientSession], bytearray], timeout_s: float | None, before: bytes | None
     ) -> tuple[bytes, Message | None]:
         async with self._turn:
             try:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
                     if self._open is not None:
                         try:
-                            return await self._exchange(self._open, request, version_max, before)
+                            return await self._exchange(self._open, framed, before)
                         except (ConnectionError, EOFError):
                             self.close()  # The broker may have closed the connection long ago, and accept a new one.
                     self._open = await self._dial()
-                    return await self._exchange(self._open, request, version_max, before)
+                    return await self._exchange(self._open, framed, before)
             except UnknownRequest as error:
                 raise NoAnswer(f"it {error}") from error  # nothing was sent
             except (OSError, EOFError, DecodeError, LoginRefused, TimeoutError) as error:
@@ -139,9 +166,9 @@ class BrokerConnection:
             raise
 
     async def _exchange(
-        self, opened: _Open, request: Message, version_max: int | None, before: bytes | None
+        self, opened: _Open, framed: Callable[[ClientSession], bytearray], before: bytes | None
     ) -> tuple[bytes, Message | None]:
-        frame = await self._carry(opened, opened.session.request(request, version_max))
+        frame = await self._carry(opened, framed(opened.session))
         if before is not None and len(frame) == len(before) and frame[_ID_BYTES:] == before[_ID_BYTES:]:
             opened.session.skip(frame)
             return frame, None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from barnabas.monitor.broker_connection import BrokerConnection
-from barnabas.monitor.columns import IntArray
+from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer, Repeated
+from barnabas.monitor.columns import UNKNOWN, IntArray
 from barnabas.monitor.delta import VolumesSeen
 from barnabas.monitor.look_requests import (
     CONSUMER,
@@ -28,15 +27,14 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 _NEVER: Final = float("-inf")
 
 
-@dataclass(slots=True)
-class _Answers:
-    """The last answers about a chunk, as frames."""
+class _Chunk:
+    """The requests about some replicas, with their last answers."""
 
-    keys: list[Key]
-    layout: int
-    round: int = 0
-    sizes: bytes | None = None
-    ends: bytes | None = None
+    def __init__(self, keys: list[Key], layout: int) -> None:
+        self.keys, self.layout = keys, layout
+        self.round = 0
+        self.sizes = Repeated(lambda: log_dirs_request(keys), DescribeLogDirsResponse)
+        self.ends = Repeated(lambda: offsets_request(keys), ListOffsetsResponse)
 
 
 class VolumeSweep:
@@ -46,9 +44,13 @@ class VolumeSweep:
         self._table = table
         self._broker = broker
         self._wants_offsets = wants_offsets
+        #: All keys, those of `_rows` in a table of this layout, and those that are left in this round.
+        self._all: list[Key] = []
+        self._rows: IntArray = np.zeros(0, np.int32)
+        self._layout = UNKNOWN
         self._keys: list[Key] = []
-        #: The last answers by the first key of their chunk. Equal ones are not decoded.
-        self._answers: dict[Key, _Answers] = {}
+        #: Chunks by their first key.
+        self._chunks: dict[Key, _Chunk] = {}
         self._begun_s = _NEVER
         #: Complete sweeps.
         self.rounds = 0
@@ -63,11 +65,16 @@ class VolumeSweep:
         """Asks for the next chunk. Returns how many rows the answers had, and the answers. Raises NoAnswer."""
         if not self._keys:
             self._begun_s = now_s
-            self._answers = {key: each for key, each in self._answers.items() if each.round >= self.rounds - 1}
+            self._chunks = {key: each for key, each in self._chunks.items() if each.round >= self.rounds - 1}
             self._keys = self._all_keys(focus)
         chunk, self._keys = sorted(self._keys[:PAGE_MAX]), self._keys[PAGE_MAX:]
         seen = VolumesSeen(time_ms, self._broker)
-        rows = await self._ask_replicas(connection, chunk, seen) if chunk else 0
+        try:
+            rows = await self._ask_replicas(connection, chunk, seen) if chunk else 0
+        except NoAnswer:
+            # What one of two requests delivered is not applied, so the same answer is news the next time.
+            self._chunks.pop(chunk[0], None)
+            raise
         led = self._led(chunk) if self._wants_offsets else []
         if led and connection.knows(ListOffsetsRequest):
             for column, timestamp in (("high_watermarks", -1), ("start_offsets", EARLIEST)):
@@ -79,21 +86,19 @@ class VolumeSweep:
         return rows, seen if rows else None
 
     async def _ask_replicas(self, connection: BrokerConnection, chunk: list[Key], seen: VolumesSeen) -> int:
-        known = self._answers.get(chunk[0])
+        known = self._chunks.get(chunk[0])
         layout = self._table.layout
         if known is None or known.layout != layout or known.keys != chunk:
-            known = self._answers[chunk[0]] = _Answers(chunk, layout)
+            known = self._chunks[chunk[0]] = _Chunk(chunk, layout)
         known.round = self.rounds
         rows = 0
         if connection.knows(DescribeLogDirsRequest):
-            request = log_dirs_request(chunk)
-            known.sizes, sizes = await connection.call_for_news(request, DescribeLogDirsResponse, known.sizes)
+            sizes = await connection.call_again(known.sizes)
             if sizes is not None:
                 seen.sizes, seen.reported_lags = sizes_of(sizes)
             rows += len(chunk)
         if connection.knows(ListOffsetsRequest):
-            asked = offsets_request(chunk)
-            known.ends, ends = await connection.call_for_news(asked, ListOffsetsResponse, known.ends)
+            ends = await connection.call_again(known.ends)
             if ends is not None:
                 seen.end_offsets = offsets_of(ends)
             rows += len(chunk)
@@ -106,7 +111,9 @@ class VolumeSweep:
         if focus and len(own) > PAGE_MAX:
             is_first = np.isin(own, np.array(list(focus), np.int32))
             own = np.concatenate([own[is_first], own[~is_first]])
-        return self._keys_of(own)
+        if table.layout != self._layout or not np.array_equal(own, self._rows):
+            self._all, self._rows, self._layout = self._keys_of(own), own, table.layout
+        return self._all
 
     def _keys_of(self, rows: IntArray) -> list[Key]:
         names = {number: topic.name for number, topic in self._table.topics.by_number.items()}

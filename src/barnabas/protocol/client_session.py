@@ -107,6 +107,14 @@ class ClientSession:
         except EncodeError as error:
             raise UnknownRequest(f"is too old: {error}") from error
 
+    def request_again(self, frame: Buffer) -> bytearray:
+        """Returns the frame of an earlier request of this session, to send it again."""
+        assert self._is_open, "the handshake comes first"
+        found = bytearray(frame)
+        _, api_key, version, _ = _HEADER.unpack_from(found)
+        self._sent(found, api_key, version)
+        return found
+
     def answer(self, frame: Buffer) -> Message:
         """Returns the response to the oldest outstanding request, from the body of its frame. Raises DecodeError."""
         api_key, version, position = self._answered(frame)
@@ -179,16 +187,20 @@ class ClientSession:
     def _framed(self, request: Message, version: int) -> bytearray:
         api_key = request.API_KEY
         assert api_key is not None, "only requests are sent"
-        correlation_id = self._correlation_id
-        frame = bytearray(_HEADER.pack(0, api_key, version, correlation_id))
+        frame = bytearray(_HEADER.size)
         frame += len(self._client_id).to_bytes(2, "big") + self._client_id
         if request_header_version(api_key, version) == 2:
             frame.append(0)
         codec.encode_into(request, version, frame)
-        frame[0:4] = (len(frame) - 4).to_bytes(4, "big")
+        self._sent(frame, api_key, version)
+        return frame
+
+    def _sent(self, frame: bytearray, api_key: int, version: int) -> None:
+        """Writes the beginning of the header, and expects a response."""
+        correlation_id = self._correlation_id
+        _HEADER.pack_into(frame, 0, len(frame) - 4, api_key, version, correlation_id)
         self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self._in_flight.append((correlation_id, api_key, version))
-        return frame
 
     def _answered(self, frame: Buffer) -> tuple[int, int, int]:
         """Returns the API key and version of the request that a response answers, and where the rest of the response

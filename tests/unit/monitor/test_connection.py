@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.scripted_broker import ALL_VERSIONS, Answer, Answers, AuthenticatingBroker, metadata, reply
 
-from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer, Security
+from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer, Repeated, Security
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -87,6 +87,35 @@ def test_a_broker_that_hung_up_is_dialled_again_within_the_same_question() -> No
             await requested.call(MetadataRequest(), MetadataResponse)
             assert calls == 3
             requested.close()
+
+    run(main())
+
+
+def test_a_repeated_request_is_made_once_for_each_connection_and_the_same_answer_is_no_news() -> None:
+    async def main() -> None:
+        calls = 0
+        made: list[Message] = []
+
+        def build() -> Message:
+            made.append(MetadataRequest())
+            return made[-1]
+
+        def hangs_up_on_the_fourth(request: Message, version: int) -> Answer:
+            nonlocal calls
+            calls += 1
+            return None if calls == 4 else metadata(request, version)
+
+        async with broker(hangs_up_on_the_fourth) as address:
+            asked, repeated = connection(address), Repeated(build, MetadataResponse)
+            first = await asked.call_again(repeated)
+            assert first is not None
+            assert first.cluster_id == "by version 13"
+            assert await asked.call_again(repeated) is None
+            assert await asked.call_again(repeated) is None
+            assert len(made) == 1
+            assert await asked.call_again(repeated) is None
+            assert (calls, len(made)) == (5, 2), "another connection can have other versions"
+            asked.close()
 
     run(main())
 

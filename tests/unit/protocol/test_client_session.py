@@ -76,6 +76,17 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
     assert first != second
 
 
+def test_a_request_is_sent_again_as_it_was_with_an_id_of_its_own() -> None:
+    session, _ = opened(metadata)
+    first = bytes(session.request(MetadataRequest()))
+    again = bytes(session.request_again(first))
+    assert (again[:8], again[12:]) == (first[:8], first[12:])
+    assert again[8:12] != first[8:12]
+    answers = [session.answer(body_of(reply(frame[4:], metadata, ALL_VERSIONS))) for frame in (first, again)]
+    assert answers[0] == answers[1]
+    assert session.waiting == 0
+
+
 @pytest.mark.parametrize(
     ("prefix", "said"),
     [(b"HTTP", "frame of 1213486160 bytes"), (b"\xff" * 4, "of -1 bytes"), (b"\x15\x03\x03\0", "a listener with TLS")],
