@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from barnabas.monitor.broker_connection import Address, NoAnswer, Security
+from barnabas.monitor.broker_connection import Address, NoAnswer, Repeated, Security
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections, Unreachable
@@ -248,7 +248,8 @@ class ClusterFeeds:
     async def _min_isrs(self) -> None:
         """Asks for `min.insync.replicas` of new topics immediately, and of the others by turns."""
         loop = asyncio.get_running_loop()
-        begin_s, again = loop.time(), list[str]()
+        begin_s, again = loop.time(), list[tuple[str, ...]]()
+        requests: dict[tuple[str, ...], Repeated[DescribeConfigsResponse]] = {}
         while True:
             known = self.table.topics.by_name
             new = [name for name in known if name not in self._asked_min_isrs]
@@ -258,11 +259,12 @@ class ClusterFeeds:
             if self._look.first_look.is_set():
                 self._are_min_isrs_known.set()
             if not again and loop.time() - begin_s >= _MIN_ISR_AGE_S:
-                begin_s, again = loop.time(), self.table.topics.names()
+                begin_s, again = loop.time(), self._topics_by_request()
+                requests = {names: requests.get(names) or _min_isrs_again(names) for names in again}
                 self._asked_min_isrs &= known.keys()
             if again:
-                some, again = again[:_TOPICS_PER_REQUEST], again[_TOPICS_PER_REQUEST:]
-                await self._ask_min_isrs(some)
+                with suppress(Unreachable, NoAnswer):
+                    self._take_min_isrs(await self._connections.call_any_again(requests[again.pop(0)]))
             pause_s = _MIN_ISR_PAUSE_S if len(known) > _TOPICS_PER_REQUEST else self._interval_s
             self._has_new_topics.clear()
             with suppress(TimeoutError):
@@ -273,14 +275,27 @@ class ClusterFeeds:
         self._asked_min_isrs.update(names)
         # Without the right to describe configurations, min ISR remains unknown.
         with suppress(Unreachable, NoAnswer):
-            answer = await self._connections.call_any(min_isr_request(names), DescribeConfigsResponse)
+            self._take_min_isrs(await self._connections.call_any(min_isr_request(names), DescribeConfigsResponse))
+
+    def _take_min_isrs(self, answer: DescribeConfigsResponse | None) -> None:
+        if answer is not None:
             self.table.apply(Delta(self._clock_ms(), min_isrs=min_isrs_of(answer)))
+
+    def _topics_by_request(self) -> list[tuple[str, ...]]:
+        names = self.table.topics.names()
+        return [
+            tuple(names[first : first + _TOPICS_PER_REQUEST]) for first in range(0, len(names), _TOPICS_PER_REQUEST)
+        ]
 
     def _on_change(self, change: ChangeSet) -> None:
         for topic_change in change.topic_changes:
             self._asked_min_isrs.discard(topic_change.topic.name)
             self._has_new_topics.set()
         self.news.set()
+
+
+def _min_isrs_again(names: Sequence[str]) -> Repeated[DescribeConfigsResponse]:
+    return Repeated(lambda: min_isr_request(names), DescribeConfigsResponse)
 
 
 async def _all(waits: Sequence[Coroutine[Any, Any, Any]]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from barnabas.monitor.broker_connection import Address, BrokerConnection, NoAnswer, Security
+from barnabas.monitor.broker_connection import Address, BrokerConnection, NoAnswer, Repeated, Security
 from barnabas.protocol.message import Message
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 _CLIENT_ID: Final = "barnabas-monitor"
 
@@ -56,11 +57,18 @@ class Connections:
         """Sends a request to the broker that answered last, or to any other if it does not answer. Raises
         Unreachable.
         """
+        return await self._ask_any(lambda connection: connection.call(request, response, timeout_s=timeout_s))
+
+    async def call_any_again(self, repeated: Repeated[M]) -> M | None:
+        """Sends a request as `call_any` does. Returns None if the response is the same as the last one."""
+        return await self._ask_any(lambda connection: connection.call_again(repeated))
+
+    async def _ask_any(self, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         reasons = []
         for address in dict.fromkeys((*self._aside, *self.known, *self._bootstrap)):
             connection = self.aside(address)
             try:
-                return await connection.call(request, response, timeout_s=timeout_s)
+                return await ask(connection)
             except NoAnswer as error:
                 reasons.append(f"{address[0]}:{address[1]}: {error}")
                 # This address becomes the last in the order.

@@ -72,7 +72,7 @@ class VolumeSweep:
         try:
             rows = await self._ask_replicas(connection, chunk, seen) if chunk else 0
         except NoAnswer:
-            # What one of two requests delivered is not applied, so the same answer is news the next time.
+            # The answer to the first of two requests is not applied then, so it is news the next time.
             self._chunks.pop(chunk[0], None)
             raise
         led = self._led(chunk) if self._wants_offsets else []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from tests.support.phantom_feeds import contents, feeds_of, run, running, truth, until
 
+from barnabas.monitor import cluster_feeds
 from barnabas.monitor.connections import Unreachable
 from barnabas.testing.phantom import PhantomCluster
 from barnabas.testing.phantom_state import PhantomState
@@ -173,5 +175,30 @@ def test_nobody_answers_then_somebody() -> None:
                 await until(lambda: feeds.problem is None, "one answers")
         with pytest.raises(Unreachable, match="connection refused"):
             await feeds_of(phantom).first_look()
+
+    run(main())
+
+
+def test_a_min_isr_that_changes_and_changes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_feeds, "_MIN_ISR_AGE_S", 0.1)
+
+    def configure(state: PhantomState, min_isr: int) -> None:
+        state.min_isr = min_isr
+        # Answers are kept until the version of the state changes.
+        state.produce("topic-00000", 0, 1)
+
+    async def main() -> None:
+        with PhantomCluster(topics=5) as phantom:
+            async with running(feeds_of(phantom)) as feeds:
+
+                def known() -> set[int | None]:
+                    return {each.min_isr for each in feeds.table.values()}
+
+                for wanted in (1, 2, 1):
+                    phantom.change(partial(configure, min_isr=wanted))
+                    await until(lambda wanted=wanted: known() == {wanted}, "the change")  # type: ignore[misc]
+                answered = phantom.requests["DescribeConfigsRequest"]
+                await until(lambda: phantom.requests["DescribeConfigsRequest"] > answered + 3, "it is asked again")
+                assert known() == {1}
 
     run(main())
