@@ -105,7 +105,7 @@ class _Plugin:
 def ignore_long_turns() -> None:
     """Accepts long turns: tracing, and a machine that does other work, make them long."""
 
-    def judge(item: pytest.Item, found: list[str]) -> None:
+    def judge(item: pytest.Item, found: list[turn_watch.LongTurn]) -> None:
         found.clear()
 
     turn_watch.judge = judge
