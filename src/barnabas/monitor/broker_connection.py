@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import ssl
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from barnabas.common.errors import DecodeError
@@ -23,6 +24,7 @@ Address = tuple[str, int]
 _SOFTWARE: Final = "barnabas-monitor"
 #: The correlation id, in which equal answers differ.
 _ID_BYTES: Final = 4
+_DIGEST_BYTES: Final = 16
 
 
 class NoAnswer(Exception):
@@ -55,8 +57,8 @@ class Repeated(Generic[M]):
 
     def __init__(self, build: Callable[[], Message], response: type[M]) -> None:
         self.response = response
-        #: The frame of the last response.
-        self.answer: bytes | None = None
+        #: A digest of the last response, which takes less memory than its frame.
+        self.digest: bytes | None = None
         self._build = build
         self._session: ClientSession | None = None
         self._frame = b""
@@ -68,6 +70,12 @@ class Repeated(Generic[M]):
         frame = session.request(self._build())
         self._session, self._frame = session, bytes(frame)
         return frame
+
+    def is_known(self, frame: bytes) -> bool:
+        """Whether the frame of a response is that of the last one. The next is compared with this one."""
+        before = self.digest
+        self.digest = blake2b(memoryview(frame)[_ID_BYTES:], digest_size=_DIGEST_BYTES).digest()
+        return self.digest == before
 
 
 class BrokerConnection:
@@ -86,7 +94,7 @@ class BrokerConnection:
         self, request: Message, response: type[M], *, version_max: int | None = None, timeout_s: float | None = None
     ) -> M:
         """Returns the response, in the highest version that both sides support. Raises NoAnswer."""
-        found = await self._called(lambda session: session.request(request, version_max), timeout_s, None)
+        found = await self._called(lambda session: session.request(request, version_max), timeout_s, lambda _: False)
         return cast("M", found[1])
 
     async def call_for_news(self, request: Message, response: type[M], before: bytes | None) -> tuple[bytes, M | None]:
@@ -94,27 +102,38 @@ class BrokerConnection:
         an equal request. Most answers about a large cluster are the same, and decoding takes longer than all other work
         on them.
         """
-        found = await self._called(lambda session: session.request(request), None, before)
+
+        def is_known(frame: bytes) -> bool:
+            return before is not None and len(frame) == len(before) and frame[_ID_BYTES:] == before[_ID_BYTES:]
+
+        found = await self._called(lambda session: session.request(request), None, is_known)
         return found[0], cast("M | None", found[1])
 
     async def call_again(self, repeated: Repeated[M]) -> M | None:
         """Returns the response; None if it is the same as the last one. Raises NoAnswer."""
-        repeated.answer, found = await self._called(repeated.framed, None, repeated.answer)
+        try:
+            _, found = await self._called(repeated.framed, None, repeated.is_known)
+        except BaseException:
+            repeated.digest = None
+            raise
         return cast("M | None", found)
 
     async def _called(
-        self, framed: Callable[[ClientSession], bytearray], timeout_s: float | None, before: bytes | None
+        self,
+        framed: Callable[[ClientSession], bytearray],
+        timeout_s: float | None,
+        is_known: Callable[[bytes], bool],
     ) -> tuple[bytes, Message | None]:
         async with self._turn:
             try:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
                     if self._open is not None:
                         try:
-                            return await self._exchange(self._open, framed, before)
+                            return await self._exchange(self._open, framed, is_known)
                         except (ConnectionError, EOFError):
                             self.close()  # The broker may have closed the connection long ago, and accept a new one.
                     self._open = await self._dial()
-                    return await self._exchange(self._open, framed, before)
+                    return await self._exchange(self._open, framed, is_known)
             except UnknownRequest as error:
                 raise NoAnswer(f"it {error}") from error  # nothing was sent
             except (OSError, EOFError, DecodeError, LoginRefused, TimeoutError) as error:
@@ -166,10 +185,10 @@ class BrokerConnection:
             raise
 
     async def _exchange(
-        self, opened: _Open, framed: Callable[[ClientSession], bytearray], before: bytes | None
+        self, opened: _Open, framed: Callable[[ClientSession], bytearray], is_known: Callable[[bytes], bool]
     ) -> tuple[bytes, Message | None]:
         frame = await self._carry(opened, framed(opened.session))
-        if before is not None and len(frame) == len(before) and frame[_ID_BYTES:] == before[_ID_BYTES:]:
+        if is_known(frame):
             opened.session.skip(frame)
             return frame, None
         return frame, opened.session.answer(frame)
