@@ -252,14 +252,12 @@ class ClusterFeeds:
         requests: dict[tuple[str, ...], Repeated[DescribeConfigsResponse]] = {}
         while True:
             known = self.table.topics.by_name
-            new = [name for name in known if name not in self._asked_min_isrs]
-            while new:
-                some, new = new[:_TOPICS_PER_REQUEST], new[_TOPICS_PER_REQUEST:]
+            for some in _by_request([name for name in known if name not in self._asked_min_isrs]):
                 await self._ask_min_isrs(some)
             if self._look.first_look.is_set():
                 self._are_min_isrs_known.set()
             if not again and loop.time() - begin_s >= _MIN_ISR_AGE_S:
-                begin_s, again = loop.time(), self._topics_by_request()
+                begin_s, again = loop.time(), _by_request(self.table.topics.names())
                 requests = {names: requests.get(names) or _min_isrs_again(names) for names in again}
                 self._asked_min_isrs &= known.keys()
             if again:
@@ -281,17 +279,15 @@ class ClusterFeeds:
         if answer is not None:
             self.table.apply(Delta(self._clock_ms(), min_isrs=min_isrs_of(answer)))
 
-    def _topics_by_request(self) -> list[tuple[str, ...]]:
-        names = self.table.topics.names()
-        return [
-            tuple(names[first : first + _TOPICS_PER_REQUEST]) for first in range(0, len(names), _TOPICS_PER_REQUEST)
-        ]
-
     def _on_change(self, change: ChangeSet) -> None:
         for topic_change in change.topic_changes:
             self._asked_min_isrs.discard(topic_change.topic.name)
             self._has_new_topics.set()
         self.news.set()
+
+
+def _by_request(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [tuple(names[first : first + _TOPICS_PER_REQUEST]) for first in range(0, len(names), _TOPICS_PER_REQUEST)]
 
 
 def _min_isrs_again(names: Sequence[str]) -> Repeated[DescribeConfigsResponse]:
