@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
 from tests.clients import programs  # noqa: E402
-from tests.support import turn_watch  # noqa: E402
+from tests.support import sampling, turn_watch  # noqa: E402
 
 import kafka_jars  # noqa: E402
 from barnabas.embedded import cluster as embedded  # noqa: E402
@@ -114,7 +114,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     turn_watch.judge(item, _in_memory.long + _in_processes.take())
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampling.mark(items)
+
     def rank(item: pytest.Item) -> int:
         found = (index for index, prefix in enumerate(LONGEST) if item.nodeid.startswith(prefix))
         return next(found, len(LONGEST))

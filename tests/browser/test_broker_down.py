@@ -44,6 +44,7 @@ def _leaderless_count(console: RunningConsole, broker: int) -> int:
     return sum(each["leader"] == broker for each in console.get("topic", name=ORDERS)["partitions"])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("well")
 def test_a_killed_broker_is_seen_on_every_open_screen(
     visit: Visit, cluster: EmbeddedCluster, console: RunningConsole, record_property: Callable[[str, object], None]

@@ -97,6 +97,7 @@ def _killed(pages: list[Page], phantom: PhantomCluster) -> list[float]:
     return _seen_after_s(pages, begin_ms)
 
 
+@pytest.mark.full
 def test_ten_seen_tabs_show_a_death(pages: list[Page], phantom: PhantomCluster) -> None:
     assert len(_killed(pages, phantom)) == len(TABS)
 

@@ -154,6 +154,7 @@ def test_random_and_damaged_input_ends_in_a_message_or_a_decode_error(
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x00\x00\x00", b"\x10\x00\x00\x00")
 
 
+@pytest.mark.sampled(25)
 @each_module
 def test_huge_counts_are_refused_before_anything_is_allocated(variants: list[Variant]) -> None:
     for cls, version in variants:

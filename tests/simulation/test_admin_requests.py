@@ -36,6 +36,7 @@ def check_waits(seed: int) -> float:
     return sum(requested.answer is not None for requested in world.requested) / len(world.requested)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "seed",
     [

@@ -131,6 +131,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("mistake", "fates"), MISTAKES)
 def test_the_mistake_is_found(mistake: Callable[[Patch], None], fates: list[Fate], monkeypatch: Patch) -> None:
     mistake(monkeypatch)

@@ -137,6 +137,7 @@ def _the_last_members_leave(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partition_change, "_is_empty", lambda record: record.isr is None)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "mistake",
     [

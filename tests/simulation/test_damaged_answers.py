@@ -22,6 +22,7 @@ def check(seed: int, role: str, patch: pytest.MonkeyPatch, *, lies: bool) -> Dam
     return world
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lies", [False, True])
 @pytest.mark.parametrize(("role", "expected"), [("broker", {FETCH, HEARTBEAT}), ("controller", {FETCH, VOTE})])
 def test_a_node_survives_damaged_answers(role: str, expected: set[int], lies: bool) -> None:

@@ -153,6 +153,7 @@ def has_left(world: Combined, victim: int) -> bool:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [fill, refuse])
 @pytest.mark.parametrize("who", ["controller", "other"])
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -188,6 +189,7 @@ def test_a_disk_that_has_room_now_and_then_does_not_flap(seed: int) -> None:
     world.writers.check(began_us, world.world.now_us, _BOUND_MS)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "bound_ms"), [(slow, 16_000), (hanging, 20_000), (hanging_syncs, 12_000)])
 @pytest.mark.parametrize("who", ["controller", "other"])
 @pytest.mark.parametrize("seed", _SEEDS)

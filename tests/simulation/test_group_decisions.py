@@ -110,6 +110,7 @@ def _any_protocol_is_supported(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClassicGroup, "supports", mistaken)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "mistake",
     [

@@ -93,6 +93,7 @@ def _find(rows: list[SecondDecision], target: str, monkeypatch: pytest.MonkeyPat
     return False
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("row", [row for row in ROWS if row.target not in _RARE], ids=lambda row: row.target)
 def test_each_decision_is_compared(row: SecondDecision, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second decision refuses what the product does, after two calls."""
@@ -339,6 +340,7 @@ def test_a_rare_mistake_is_found(
         case()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("mistake", "target"),
     [

@@ -145,6 +145,7 @@ def _starts_cold(cluster: Replicated) -> None:
     assert "User:node" in _principals(cluster)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("controllers", [1, 3])
 @pytest.mark.parametrize(("at_controllers", "at_brokers"), list(product(MECHANISMS, MECHANISMS)))
 def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(
@@ -155,6 +156,7 @@ def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(
     _starts_cold(Secured(controllers, _properties(at_controllers, at_brokers)))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("controllers", [1, 3])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("is_at_brokers", [False, True])
@@ -263,6 +265,7 @@ def test_every_link_of_a_cluster_has_logged_in() -> None:
     assert _principals(cluster) <= {"User:node", "User:alice"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_promise_holds_with_a_log_in_between_nodes_and_controllers(seed: int) -> None:
     """Faults of all kinds, while the sessions of brokers with controllers last two seconds."""

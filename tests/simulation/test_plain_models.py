@@ -45,6 +45,7 @@ EXPLORERS: list[Explorer] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("explorer", EXPLORERS)
 def test_every_promise_holds(explorer: Explorer) -> None:
     for seed in range(1, 16):

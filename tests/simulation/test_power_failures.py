@@ -98,6 +98,7 @@ def fail_everywhere(fates: list[Fate], every: int = 1) -> int:
     return checks
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fate", Fate)
 def test_whatever_the_disk_kept_all_that_was_synced_is_there(fate: Fate) -> None:
     """Guard G27."""

@@ -256,6 +256,7 @@ _OF_ZOOKEEPER = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("explore", "seeds", "expected"),
     [

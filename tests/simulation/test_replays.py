@@ -102,6 +102,7 @@ def groups_are_counted_instead_of_offsets(patch: pytest.MonkeyPatch) -> None:
 _LONG_KILL = Fault(4_000, FaultKind.KILL, "broker2", "", 25_000)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("mistake", "faults", "found"),
     [

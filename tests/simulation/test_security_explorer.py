@@ -48,6 +48,7 @@ def test_every_mistake_is_tried() -> None:
     assert len(own) >= 8
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mutation", cases(FOUND_BY, late=_LATE))
 def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seed that found the mistake first finds it, or a later one where the runs have shifted. All pass without

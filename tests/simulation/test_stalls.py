@@ -34,6 +34,7 @@ def check(kind: str, seed: int, duration_ms: int, *, controller: bool) -> None:
     assert world.whole_after_ms <= WHOLE_MS
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kind", "controller"),
     [(kind, bound < LAG) for kind, bound in BOUNDS.items()]

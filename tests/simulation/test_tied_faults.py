@@ -484,6 +484,7 @@ def test_every_event_is_tried() -> None:
     assert set(STATES) == set(FaultEvent)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("event", FaultEvent, ids=lambda event: event.value)
 def test_a_fault_finds_the_cluster_in_the_state_of_its_event(
     event: FaultEvent, monkeypatch: pytest.MonkeyPatch

@@ -179,6 +179,7 @@ def absences_are_for_good(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(heartbeat, "STATIC_LEAVE_EPOCH", -99)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("feature", "plant", "said"),
     [

@@ -77,6 +77,7 @@ def test_the_table_of_mistakes_is_in_the_docs() -> None:
         assert f"| {name} | {find.seed}{kinds} | {find.says} |" in _DOCS.read_text()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mutation", cases(FOUND_BY, late=_LATE))
 def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seed that found the mistake first passes without it, and fails with it; a later one is tried where the runs

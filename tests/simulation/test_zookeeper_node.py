@@ -223,6 +223,7 @@ class Scene:
             assert own == [f"{user.name}-{len(user.sessions)}"], "an ephemeral znode lives as long as its session"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_answered_is_there_and_sessions_end_once(seed: int) -> None:
     scene = Scene(seed)

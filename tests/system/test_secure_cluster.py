@@ -59,6 +59,7 @@ def test_a_client_with_the_settings_is_served_after_a_kill_too(cluster: Cluster)
     assert written(cluster) is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "changes",
     [

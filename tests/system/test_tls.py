@@ -79,6 +79,7 @@ def round_trip(settings: dict[str, str], topic: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_librdkafka_reads_what_it_wrote_with_each_format_of_the_brokers_stores(broker: TlsBroker, kind: str) -> None:
     assert round_trip(broker.client(kind), f"librdkafka-{kind}") == [b"a", b"b", b"c"]

@@ -28,6 +28,7 @@ def explore(seeds: range) -> None:
             raise AssertionError(f"{world.plan}\n{timeline}\n{error}") from error
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", range(0, 100, _CHUNK))
 def test_no_seed_breaks_the_quorum(first: int) -> None:
     explore(range(first, first + _CHUNK))

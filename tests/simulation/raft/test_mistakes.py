@@ -47,6 +47,7 @@ def test_every_mistake_is_tried() -> None:
     assert [mistake for mistake, _, _ in FOUND] == mistakes.MISTAKES
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("mistake", "first", "plan"), FOUND, ids=[mistake.__name__ for mistake, _, _ in FOUND])
 def test_the_explorer_finds_it(
     mistake: Callable[[], mistakes.Mistake], first: int, plan: Callable[[int], Plan], monkeypatch: pytest.MonkeyPatch

@@ -104,6 +104,7 @@ def _shown(value: Any) -> Any:
     return repr(value) if isinstance(value, float) and (math.isnan(value) or value == 0) else value
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ddl, texts", [SCALARS, NESTED, TIMES, REST], ids=["scalars", "nested", "times", "rest"])
 def test_rows_are_those_of_from_json(spark: Any, ddl: str, texts: str | list[str]) -> None:
     listed = texts.split() if isinstance(texts, str) else texts

@@ -55,6 +55,7 @@ def _epochs(table: ClusterTable) -> dict[tuple[str, int], int]:
     }
 
 
+@pytest.mark.sampled(1)
 def test_each_of_ten_thousand_elections_in_a_second_is_shown_or_counted(
     watching: RunningConsole, cluster: PhantomCluster
 ) -> None:

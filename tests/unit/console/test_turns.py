@@ -59,8 +59,8 @@ def _ask_for(console: RunningConsole, seconds: float) -> None:
 def test_no_turn_is_long_while_nothing_changes(console: RunningConsole) -> None:
     _ask_for(console, 1.0)
     with watched_turns(console._thread) as turns:
-        _ask_for(console, 8.0)
-    assert turns.count > 1_000
+        _ask_for(console, 5.0)
+    assert turns.count > 600
     assert turns.longest[0][0] <= TURN_MS_MAX, turns.longest
 
 
@@ -69,7 +69,7 @@ def test_no_turn_is_long_while_all_partitions_change(console: RunningConsole, ph
         for is_up in (False, True):
             phantom.change(lambda state, is_up=is_up: state.start(2) if is_up else state.kill(2))  # type: ignore[misc]
             assert any(event == "cells" for _, event, _ in messages)
-            _ask_for(console, 6.0)
+            _ask_for(console, 4.0)
     assert turns.longest[0][0] <= TURN_MS_MAX, turns.longest
     third = TOPICS * PARTITIONS // 3
     wanted = {"isr-shrink": 2 * third, "leader-change": third, "isr-expand": 3 * third}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 
@@ -184,6 +185,34 @@ def test_encode_into_appends() -> None:
     out = bytearray(b"size")
     codec.encode_into(ResponseHeader(correlation_id=7), 1, out)
     assert out == b"size\x00\x00\x00\x07\x00"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_elements_are_freed_in_steps(nested: bool) -> None:
+    """A step frees a part of the elements, of whichever array. The message itself may still be used by others."""
+    name = "".join(["a", "b"])
+    cls = ListOffsetsRequest
+    if nested:
+        partitions = [cls.ListOffsetsPartition(partition_index=index) for index in range(3_000)]
+        for each in partitions:
+            each.current_leader_epoch = name  # type: ignore[assignment]
+        message = cls(topics=[cls.ListOffsetsTopic(name="t", partitions=partitions)])
+        del partitions, each
+    else:
+        message = cls(topics=[cls.ListOffsetsTopic(name=name) for _ in range(3_000)])
+    before = sys.getrefcount(name)
+    used = message
+    work = codec.freed_in_steps(message)
+    assert sum(work) > 10
+    assert used == message
+    assert sys.getrefcount(name) == before
+    work = codec.freed_in_steps(message)
+    del message, used
+    left = [sys.getrefcount(name) - before + 3_000 for _ in work]
+    assert left[0] > 2_500
+    assert max(more - less for more, less in pairwise(left)) <= 150
+    del work
+    assert sys.getrefcount(name) == before - 3_000
 
 
 def test_functions_are_made_once() -> None:

@@ -94,6 +94,7 @@ def _snapshots(fill: Fill) -> tuple[list[list[Record]], int]:
     return states, disk.changes - before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fate", Fate)
 @pytest.mark.parametrize("fill", FILLS)
 def test_the_old_or_the_new(fill: str, fate: Fate) -> None:

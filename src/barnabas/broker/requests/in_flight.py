@@ -36,6 +36,8 @@ _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 #: Responses with more elements are encoded in steps. The name and the error message of one have up to 64 KB together.
 LONG_ELEMENTS: Final = 250
+#: The messages of a request with a response of this size have few elements, which are freed at once.
+_FREED_AT_ONCE_BYTES: Final = 64 * 1024
 #: Data up to this size is copied into the buffer of the preceding fields, which saves a chunk.
 COPIED_BYTES_MAX: Final = 16 * 1024
 #: API names for the log lines about a failed request.
@@ -44,6 +46,10 @@ _OFFER_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items
 Chunks = list[Buffer]
 #: Replaces the chunks of a response that was sent.
 _SENT: Chunks = []
+
+
+def _ignore(_: object) -> None:
+    pass
 
 
 def start_response(correlation_id: int, header_version: int) -> bytearray:
@@ -254,6 +260,10 @@ class InFlight:
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
         yield from encode_response_in_steps(response, self.api_version, head)
         finish_response(head)
+        if len(head) > _FREED_AT_ONCE_BYTES:
+            for message in (response, self.message):
+                if message is not None:
+                    self.connection.steps.start(codec.freed_in_steps(message), _ignore)
         return [head]
 
     def reply_encoded(self, chunks: Chunks) -> None:
