@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -25,7 +26,7 @@ COPIES = {
 @pytest.mark.parametrize("case", COPIES)
 def test_the_epochs_decide(server: Server, case: str) -> None:
     first, second, expected = COPIES[case]
-    topic = f"copies-{case.replace(' ', '-')}"
+    topic = f"copies-{uuid4()}"
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
     wire.wait_until_led(server.port, topic)
@@ -42,7 +43,7 @@ def test_the_epochs_decide(server: Server, case: str) -> None:
 def test_records_that_were_acknowledged_with_later_ones(
     server: Server, tmp_path: Path, sequence: int, offset: int | None
 ) -> None:
-    topic = f"implicit-{sequence}-{offset}"
+    topic = f"implicit-{uuid4()}"
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
     wire.wait_until_led(server.port, topic)
