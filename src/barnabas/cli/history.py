@@ -73,7 +73,7 @@ def record(
 async def _record(feeds: ClusterFeeds, file: Path, bounds: Bounds, interval_s: float) -> None:
     recorder: Recorder | None = None
     try:
-        async with aclosing(watch(feeds, interval_s=interval_s, clock_ms=clock_ms)) as steps:
+        async with aclosing(watch(feeds, interval_s=interval_s, clock_ms=clock_ms, packs=True)) as steps:
             problem: str | None = None
             async for step in steps:
                 if step.problem != problem:
@@ -84,6 +84,8 @@ async def _record(feeds: ClusterFeeds, file: Path, bounds: Bounds, interval_s: f
                     output.say(f"recording {output.counted(len(step.table), 'partition')} into {file}")
                 if recorder is not None:
                     recorder.explain(step.changes)
+                    for packed in step.packed:
+                        recorder.explain_packed(packed)
                     recorder.tick(clock_ms())
                     if recorder.problem is not None:
                         raise Failure(recorder.problem)
