@@ -60,7 +60,7 @@ def _goto(page: Page, visit: Visit, address: str) -> None:
     expect(page.locator("main")).to_contain_text(SCREENS[address])
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("address", SCREENS)
 def test_a_screen_shows_its_data_fits_a_phone_and_has_no_violation(
     browser: Browser, console: RunningConsole, address: str

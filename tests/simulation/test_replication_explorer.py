@@ -76,7 +76,7 @@ def test_every_mistake_is_tried() -> None:
     assert {f for _, f in functions if f.__module__ == replication_mutations.__name__} == set(FOUND_BY)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mutation", cases(FOUND_BY, late=_LATE))
 def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seed that found the mistake first passes without it, and fails with it; a later one is tried where the runs

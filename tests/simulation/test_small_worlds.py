@@ -20,6 +20,7 @@ from barnabas.simulation.worlds.small_worlds import WorldKind, WorldOutcome, Wor
 TINY = Settings(seed=1, faults_s=1, consumers=0, producers=1, records_per_s=2.0, operations=(), edits=())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", WorldKind)
 def test_a_seed_of_each_world_keeps_every_guarantee_and_is_the_same_again(kind: WorldKind) -> None:
     first, again = run_world(WorldSettings(kind, 3)), run_world(WorldSettings(kind, 3))

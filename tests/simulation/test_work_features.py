@@ -79,6 +79,7 @@ def problems_of(feature: WorkFeature, faults_s: int = 12) -> list[str]:
     return run(calm(feature, faults_s)).problems
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("feature", [each for each in WorkFeature if each is not WorkFeature.IDLE])
 def test_a_feature_alone_keeps_its_promises_and_its_clients_work(feature: WorkFeature) -> None:
     simulation = Run(calm(feature, 8))

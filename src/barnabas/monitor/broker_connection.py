@@ -51,8 +51,9 @@ class _Open(NamedTuple):
 
 
 class Repeated(Generic[M]):
-    """A request that is sent again and again to one broker. `build` returns it. It is encoded once for each connection,
-    and a response with the bytes of the last one is not decoded.
+    """A request that is sent again and again, mostly to one broker. `build` returns it. It is encoded once for each
+    connection, and a response with the bytes of the last one is not decoded: most responses about a large cluster are
+    the same, and decoding takes longer than all other work on them.
     """
 
     def __init__(self, build: Callable[[], Message], response: type[M]) -> None:
@@ -70,6 +71,10 @@ class Repeated(Generic[M]):
         frame = session.request(self._build())
         self._session, self._frame = session, bytes(frame)
         return frame
+
+    def forget(self) -> None:
+        """Makes the next response one that is decoded."""
+        self.digest = None
 
     def is_known(self, frame: bytes) -> bool:
         """Whether the frame of a response is that of the last one. The next is compared with this one."""
@@ -95,26 +100,14 @@ class BrokerConnection:
     ) -> M:
         """Returns the response, in the highest version that both sides support. Raises NoAnswer."""
         found = await self._called(lambda session: session.request(request, version_max), timeout_s, lambda _: False)
-        return cast("M", found[1])
-
-    async def call_for_news(self, request: Message, response: type[M], before: bytes | None) -> tuple[bytes, M | None]:
-        """Returns the frame of the response, and the response; None if the frame is the same as the frame `before` of
-        an equal request. Most answers about a large cluster are the same, and decoding takes longer than all other work
-        on them.
-        """
-
-        def is_known(frame: bytes) -> bool:
-            return before is not None and len(frame) == len(before) and frame[_ID_BYTES:] == before[_ID_BYTES:]
-
-        found = await self._called(lambda session: session.request(request), None, is_known)
-        return found[0], cast("M | None", found[1])
+        return cast("M", found)
 
     async def call_again(self, repeated: Repeated[M]) -> M | None:
         """Returns the response; None if it is the same as the last one. Raises NoAnswer."""
         try:
-            _, found = await self._called(repeated.framed, None, repeated.is_known)
+            found = await self._called(repeated.framed, None, repeated.is_known)
         except BaseException:
-            repeated.digest = None
+            repeated.forget()
             raise
         return cast("M | None", found)
 
@@ -123,7 +116,7 @@ class BrokerConnection:
         framed: Callable[[ClientSession], bytearray],
         timeout_s: float | None,
         is_known: Callable[[bytes], bool],
-    ) -> tuple[bytes, Message | None]:
+    ) -> Message | None:
         async with self._turn:
             try:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
@@ -186,12 +179,12 @@ class BrokerConnection:
 
     async def _exchange(
         self, opened: _Open, framed: Callable[[ClientSession], bytearray], is_known: Callable[[bytes], bool]
-    ) -> tuple[bytes, Message | None]:
+    ) -> Message | None:
         frame = await self._carry(opened, framed(opened.session))
         if is_known(frame):
             opened.session.skip(frame)
-            return frame, None
-        return frame, opened.session.answer(frame)
+            return None
+        return opened.session.answer(frame)
 
     async def _carry(self, opened: _Open, frame: bytearray) -> bytes:
         """Sends the frame of a request, and returns the body of the response frame."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.common.types import EVENTS_TOPIC
-from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
+from barnabas.monitor.broker_connection import BrokerConnection, M, NoAnswer, Repeated
 from barnabas.monitor.budget import PAGE_ROW_S, VOLUME_ROW_S, Budget
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.connections import Connections
@@ -24,6 +24,7 @@ from barnabas.monitor.ending import end_tasks
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.look_requests import (
     PAGE_MAX,
+    Cursor,
     brokers_of,
     metadata_partitions,
     metadata_request,
@@ -34,6 +35,7 @@ from barnabas.monitor.page_plan import HEAL_S, Page, PagePlan, covered
 from barnabas.monitor.partition_state import BrokerState
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.volume_sweep import VolumeSweep
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -282,9 +284,8 @@ class LookFeed:
         lane.budget.spend(now_s, lane.answered_s, rows, PAGE_ROW_S)
 
     async def _ask_partitions(self, connection: BrokerConnection, page: Page, asked_ms: int, now_s: float) -> int:
-        before = None if self._plan.must_decode(page, now_s, self._changes) else page.frame
-        request = page_request(page.start, page.names)
-        frame, answer = await connection.call_for_news(request, DescribeTopicPartitionsResponse, before)
+        request = self._request_for(page, DescribeTopicPartitionsResponse, page_request, now_s)
+        answer = await connection.call_again(request)
         if answer is None:
             self._plan.repeated(page)
             return PAGE_MAX
@@ -295,12 +296,12 @@ class LookFeed:
         self._note_journal(names, _journal_replicas(answer))
         self._take(partitions, names, asked_ms)
         self._plan.healed(page, now_s, self._settled(now_s))
-        self._plan.answered(page, frame, following)
+        self._plan.answered(page, following)
         return len(partitions)
 
     async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int, now_s: float) -> int:
-        before = None if self._plan.must_decode(page, now_s, self._changes) else page.frame
-        frame, answer = await connection.call_for_news(metadata_request(page.names), MetadataResponse, before)
+        request = self._request_for(page, MetadataResponse, lambda _, names: metadata_request(names), now_s)
+        answer = await connection.call_again(request)
         if answer is None:
             self._plan.repeated(page)
             return PAGE_MAX
@@ -309,15 +310,28 @@ class LookFeed:
         if is_whole:
             self._note_journal(NameRange(), _journal_replicas(answer))
             self._take(partitions, NameRange(), asked_ms)
-            self._plan.answered(page, frame, None)
+            self._plan.answered(page, None)
             self._plan.divided(_chunks(partitions))
         else:
             absent = set(page.names or ()) - {topic.name for topic in partitions.topics}
             self._take(partitions, None, asked_ms, [TopicName(name) for name in sorted(absent)])
             self._plan.repeated(page)
-            page.frame = frame
         self._plan.healed(page, now_s, self._settled(now_s))
         return len(partitions)
+
+    def _request_for(
+        self,
+        page: Page,
+        response: type[M],
+        build: Callable[[Cursor | None, Sequence[str] | None], Message],
+        now_s: float,
+    ) -> Repeated[M]:
+        """Returns the request for a page, which is a different one for a broker that does not offer pages."""
+        if page.request is None or page.request.response is not response:
+            page.request = Repeated(lambda: build(page.start, page.names), response)
+        elif self._plan.must_decode(page, now_s, self._changes):
+            page.request.forget()
+        return page.request
 
     def _settled(self, now_s: float) -> int:
         """Returns the number of changes of states until now; -1 if one is recent. An answer does not replace what an

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.monitor.delta import NameRange
 from barnabas.monitor.look_requests import Cursor
+
+if TYPE_CHECKING:
+    from barnabas.monitor.broker_connection import Repeated
 
 #: The time after which each page is compared in full, whether its bytes changed or not.
 HEAL_S: Final = 60.0
@@ -22,7 +25,7 @@ _NEVER: Final = float("-inf")
 
 @dataclass(slots=True)
 class Page:
-    """A range of partitions. `frame` is the last answer."""
+    """A range of partitions."""
 
     start: Cursor | None
     #: The topics to request; None for all.
@@ -31,7 +34,10 @@ class Page:
     is_rare: bool = False
     asked_s: float = _NEVER
     is_in_flight: bool = False
-    frame: bytes | None = None
+    #: Whether it has had an answer.
+    is_answered: bool = False
+    #: The request for it; None before the first poll.
+    request: Repeated[Any] | None = None
     healed_s: float = _NEVER
     #: The number of changes of states, from all feeds, when it was compared in full.
     healed_changes: int = -1
@@ -88,9 +94,9 @@ class PagePlan:
         """Makes a page without an answer due for another broker."""
         page.is_in_flight, page.asked_s = False, _NEVER
 
-    def answered(self, page: Page, frame: bytes, following: Cursor | None) -> None:
+    def answered(self, page: Page, following: Cursor | None) -> None:
         """Takes the place where the page ended."""
-        page.is_in_flight, page.frame = False, frame
+        page.is_in_flight, page.is_answered = False, True
         if page not in self.pages:
             return
         index = self.pages.index(page)
@@ -111,7 +117,8 @@ class PagePlan:
         self.pages[0].is_rare = bool(chunks)
 
     def repeated(self, page: Page) -> None:
-        page.is_in_flight = False
+        """Takes an answer with which the page ends where it ended before."""
+        page.is_in_flight, page.is_answered = False, True
 
     def hurry(self, topic: str | None = None) -> None:
         """Makes all pages due now, or only the one with a topic's first partition."""
@@ -125,7 +132,7 @@ class PagePlan:
     @property
     def is_complete(self) -> bool:
         """Whether every page was answered once."""
-        return all(page.frame is not None for page in self.pages)
+        return all(page.is_answered for page in self.pages)
 
 
 def covered(start: Cursor | None, following: Cursor | None) -> NameRange:

@@ -75,6 +75,7 @@ def test_a_seed_gives_the_same_world_in_every_process() -> None:
     assert traces == {f"{trace_of(7)} {trace_of(16)}\n"}
 
 
+@pytest.mark.full
 def test_worlds_have_all_kinds_of_trouble() -> None:
     """A world in which nothing happens proves nothing."""
     text = ""

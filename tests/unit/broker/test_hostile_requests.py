@@ -38,7 +38,7 @@ def wired() -> WiredBroker:
     return broker
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_request_of_many_rows_holds_the_loop(wired: WiredBroker, name: str) -> None:
     requested = ATTACKS[name](ROWS)
@@ -69,7 +69,7 @@ def spread(message: Message) -> bool:
     return False
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [name for name, make in ATTACKS.items() if any(spread(m) for m, _ in make(10))])
 def test_no_request_of_many_topics_with_one_row_each_holds_the_loop(wired: WiredBroker, name: str) -> None:
     """Steps that count the rows of one topic never end in such a request."""

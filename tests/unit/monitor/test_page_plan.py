@@ -10,9 +10,9 @@ from barnabas.monitor.page_plan import HEAL_S, Page, PagePlan, covered
 
 def complete(plan: PagePlan, ends: list[tuple[str, int] | None], now_s: float = 0.0) -> None:
     for end in ends:
-        page = next(page for page in plan.pages if page.frame is None)
+        page = next(page for page in plan.pages if not page.is_answered)
         plan.asked(page, now_s)
-        plan.answered(page, b"", end)
+        plan.answered(page, end)
 
 
 def starts(plan: PagePlan) -> list[tuple[str, int] | None]:
@@ -24,11 +24,11 @@ def test_each_page_begins_where_the_one_before_ended() -> None:
     complete(plan, [("b", 0), ("c", 7), None])
     assert starts(plan) == [None, ("b", 0), ("c", 7)]
     assert plan.is_complete
-    plan.answered(plan.pages[0], b"", ("a", 3))
+    plan.answered(plan.pages[0], ("a", 3))
     assert starts(plan) == [None, ("a", 3), ("b", 0), ("c", 7)]
-    plan.answered(plan.pages[0], b"", ("bb", 0))
+    plan.answered(plan.pages[0], ("bb", 0))
     assert starts(plan) == [None, ("bb", 0), ("c", 7)]
-    plan.answered(plan.pages[0], b"", None)
+    plan.answered(plan.pages[0], None)
     assert starts(plan) == [None]
 
 
