@@ -32,5 +32,6 @@ def mark(items: Sequence[pytest.Item]) -> None:
 
 def left_out(total: int, count: int) -> list[int]:
     """Returns the indexes of the cases that are not among `count` at equal distances."""
-    taken = {number * total // count for number in range(min(count, total))} if count < total else set(range(total))
+    count = min(count, total)
+    taken = {number * total // count for number in range(count)}
     return [index for index in range(total) if index not in taken]

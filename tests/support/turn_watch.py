@@ -42,7 +42,7 @@ VERDICT = "turns of a broker's loop above"
 
 
 class LongTurn(NamedTuple):
-    #: On a usual core.
+    #: The CPU time that the turn would have taken on a usual core.
     cpu_ms: float
     text: str
 

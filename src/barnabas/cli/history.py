@@ -83,9 +83,7 @@ async def _record(feeds: ClusterFeeds, file: Path, bounds: Bounds, interval_s: f
                     recorder = _recorder(file, feeds, bounds)
                     output.say(f"recording {output.counted(len(step.table), 'partition')} into {file}")
                 if recorder is not None:
-                    recorder.explain(step.changes)
-                    for packed in step.packed:
-                        recorder.explain_packed(packed)
+                    recorder.explain(step.changes, step.packed)
                     recorder.tick(clock_ms())
                     if recorder.problem is not None:
                         raise Failure(recorder.problem)

@@ -58,9 +58,7 @@ class Recording:
         self._recorder.close(self._cluster.clock_ms())
 
     def _take(self, step: Step) -> None:
-        self._recorder.explain(step.changes)
-        for packed in step.packed:
-            self._recorder.explain_packed(packed)
+        self._recorder.explain(step.changes, step.packed)
         self._recorder.tick(self._cluster.clock_ms())
 
     @staticmethod

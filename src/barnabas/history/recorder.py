@@ -103,10 +103,12 @@ class Recorder:
         if self._has_begun:
             self._guarded(lambda: self._tick(now_ms))
 
-    def explain(self, changes: Iterable[Change]) -> None:
+    def explain(self, changes: Iterable[Change], packed: Iterable[PackedChanges] = ()) -> None:
         """Adds the causes of changes, and the times at which no broker answered."""
         if self._has_begun:
             self._guarded(lambda: self._causes.add(changes))
+        for each in packed:
+            self.explain_packed(each)
 
     def explain_packed(self, packed: PackedChanges) -> None:
         """Adds the causes of the changes of very many partitions."""
