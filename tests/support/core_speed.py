@@ -6,6 +6,8 @@ Virtual cores share caches and execution units with others: one turn takes 40 ms
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import thread_time_ns
 from typing import Final
 
@@ -13,15 +15,24 @@ from typing import Final
 #: half of 1,500 tries, 4.6 to 5.1 in the slow quarter, on one machine within four seconds.
 _KNOWN_WORK_MS: Final = 2.7
 _TRIES: Final = 5
-#: Shorter work is within all limits, so that nothing is measured for it.
-_LONG_MS: Final = 30.0
+#: Shorter work is far within all limits (the least is 25 ms), so that nothing is measured for it.
+_LONG_MS: Final = 15.0
 
 
 def usual_ms(cpu_ms: float) -> float:
-    """Returns the CPU time that work of this thread would have taken on a usual core; less than 30 ms is returned as it
+    """Returns the CPU time that work of this thread would have taken on a usual core; less than 15 ms is returned as it
     is. To be called right after the work.
     """
     return cpu_ms if cpu_ms < _LONG_MS else cpu_ms / slowness()
+
+
+def measured_ms(work: Callable[[], object]) -> float:
+    """Returns the CPU time of work on a usual core, without the garbage collector."""
+    with _without_collections():
+        begin_ns = thread_time_ns()
+        work()
+        taken_ns = thread_time_ns() - begin_ns
+    return usual_ms(taken_ns / 1_000_000)
 
 
 def slowness() -> float:
@@ -39,17 +50,24 @@ def _known_work() -> int:
 
 def _known_work_ms() -> float:
     """Returns the CPU time of `_known_work`, the longest of some tries, because slow moments are shorter than all of
-    them. It has no collections, which visit the objects of all tests.
+    them.
     """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        taken_ns = []
+    taken_ns = []
+    with _without_collections():
         for _ in range(_TRIES):
             begin_ns = thread_time_ns()
             _known_work()
             taken_ns.append(thread_time_ns() - begin_ns)
+    return max(taken_ns) / 1_000_000
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Switches the garbage collector off, because a collection visits the objects of all tests."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collects:
             gc.enable()
-    return max(taken_ns) / 1_000_000

@@ -28,8 +28,10 @@ class MeasuredTimers:
         try:
             return work()
         finally:
+            taken_ms = 1_000 * (time.thread_time() - began)
             self.turns += 1
-            self.longest_ms = max(self.longest_ms, usual_ms(1_000 * (time.thread_time() - began)))
+            if taken_ms > self.longest_ms:
+                self.longest_ms = max(self.longest_ms, usual_ms(taken_ms))
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         return self._time.call_later(delay_ms, lambda: self.measure(callback))

@@ -61,7 +61,12 @@ def test_a_turn_of_a_process_is_judged_by_the_core_now(
 
 @pytest.mark.parametrize(
     ("work_ms", "taken_ms", "expected_ms"),
-    [(1.0, 60.0, 60.0), (core_speed._KNOWN_WORK_MS * 1.5, 60.0, 40.0), (core_speed._KNOWN_WORK_MS * 1.5, 29.0, 29.0)],
+    [
+        (1.0, 60.0, 60.0),
+        (core_speed._KNOWN_WORK_MS * 1.5, 60.0, 40.0),
+        (core_speed._KNOWN_WORK_MS * 1.5, 27.0, 18.0),
+        (core_speed._KNOWN_WORK_MS * 1.5, 14.0, 14.0),
+    ],
 )
 def test_what_a_usual_core_would_take(
     monkeypatch: pytest.MonkeyPatch, work_ms: float, taken_ms: float, expected_ms: float
