@@ -314,7 +314,9 @@ def _check_except(name: str, node: ast.AST) -> Iterator[Finding]:
         return
     caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
     broad = any(item is None or (isinstance(item, ast.Name) and item.id == "Exception") for item in caught)
-    if broad and not name.startswith(BROAD_EXCEPT_ALLOWED):
+    last = node.body[-1]
+    passes_on = isinstance(last, ast.Raise) and last.exc is None
+    if broad and not passes_on and not name.startswith(BROAD_EXCEPT_ALLOWED):
         yield Finding(name, node.lineno, "a broad except: name what you can handle")
 
 

@@ -75,6 +75,7 @@ def test_broad_excepts_stand_only_at_the_edge() -> None:
         code = f"try:\n    f()\n{handler}\n    pass\n"
         assert texts(CORE, code) == ["a broad except: name what you can handle"]
         assert texts(SERVER, code) == []
+    assert texts(CORE, "try:\n    f()\nexcept Exception:\n    g()\n    raise\n") == [], "the error is passed on"
 
 
 def test_headers_are_wanted() -> None:

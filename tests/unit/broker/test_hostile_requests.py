@@ -92,6 +92,31 @@ def test_a_fetch_of_many_partitions_at_the_controller_is_decoded_in_steps(wired:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_the_message_of_a_long_request_is_freed_in_steps(
+    wired: WiredBroker, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """A million rows with a short answer, or without one, were freed in one turn of 80 ms."""
+    freed: list[object] = []
+    monkeypatch.setattr(wired.broker.services.steps, "free", lambda *values: freed.extend(values))
+    topics = [CreateTopicsRequest.CreatableTopic(name="same", num_partitions=1) for _ in range(ROWS // 20)]
+    client = wired.connect()
+
+    def leave_once_decoded() -> None:
+        if client.core.in_flight[0].message is None:
+            wired.host.time.call_soon(leave_once_decoded)
+        else:
+            client.core.close()
+
+    client.send(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+    if leaves:
+        leave_once_decoded()
+    wired.host.time.run_for(10_000)
+    assert len(client.received()) == (0 if leaves else 1)
+    requests = [value for value in freed if isinstance(value, CreateTopicsRequest)]
+    assert [len(request.topics) for request in requests] == [len(topics)]
+
+
 def test_names_of_many_words_do_not_hold_the_loop(wired: WiredBroker) -> None:
     """The messages of the errors hold the names, and are shortened."""
     cls = AlterPartitionReassignmentsRequest

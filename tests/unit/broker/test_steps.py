@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator
+from itertools import pairwise
 
 import pytest
 
 from barnabas.broker.requests.steps import LARGE_FRAME_BYTES, SLICE_UNITS, Steps
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.simulation.host import VirtualTime
 
 
@@ -25,7 +28,8 @@ class World:
         return name
 
     def on_error(self, error: Exception) -> None:
-        self.failed.append(error)
+        # The traceback would keep what the work holds.
+        self.failed.append(error.with_traceback(None))
 
     def turn_name(self) -> tuple[str, str]:
         return "Metadata", "of a client"
@@ -159,3 +163,55 @@ def test_the_next_large_frame_comes_after_one_that_fails_or_is_given_up() -> Non
     world.run()
     assert done == ["last"]
     assert world.steps.held_bytes == 0
+
+
+# -- what ended work leaves
+
+ROWS = 10_000
+
+
+def rows_of(name: str) -> list[ListOffsetsRequest.ListOffsetsTopic]:
+    return [ListOffsetsRequest.ListOffsetsTopic(name=name) for _ in range(ROWS)]
+
+
+def in_a_list(name: str) -> Generator[int, None, None]:
+    rows = rows_of(name)
+    yield SLICE_UNITS
+    del rows[0]
+
+
+def in_a_message(name: str) -> Generator[int, None, None]:
+    message = ListOffsetsRequest(topics=rows_of(name))
+    yield SLICE_UNITS
+    del message.topics[0]
+
+
+def failing(name: str) -> Generator[int, None, None]:
+    rows = rows_of(name)
+    yield SLICE_UNITS
+    raise ZeroDivisionError(len(rows))
+
+
+def waiting_for(work: Generator[int, None, None]) -> Generator[int, None, None]:
+    yield from work
+
+
+@pytest.mark.parametrize("work", [in_a_list, in_a_message, failing])
+def test_the_rows_of_work_that_ends_early_are_freed_in_steps(work: Callable[[str], Generator[int, None, None]]) -> None:
+    """A million rows that are freed with the work that holds them take half a second."""
+    world = World()
+    name = "".join(["a", "b"])
+    before, held = sys.getrefcount(name), []
+    enter = world.time.enter
+
+    def counted(callback: Callable[[], None]) -> None:
+        enter(callback)
+        held.append(sys.getrefcount(name) - before)
+
+    world.time.enter = counted  # type: ignore[method-assign]
+    world.steps.start(waiting_for(work(name)), lambda _: None, world, lambda: work is failing or not held)
+    world.time.run_for(0)
+    assert held[0] >= ROWS
+    assert held[-1] == 0
+    assert max(more - less for more, less in pairwise(held)) <= (SLICE_UNITS + 1) * 128
+    assert [type(error) for error in world.failed] == ([ZeroDivisionError] if work is failing else [])

@@ -72,7 +72,10 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
 
 def _decode_and_serve(request: InFlight, frame: bytes, position: int, services: Services) -> Work:
     message, _ = yield from codec.decode_in_steps(FetchRequest, request.api_version, frame, position)
-    chunks = yield from _serve(request, message, _reader(message, request.api_version), services)
+    try:
+        chunks = yield from _serve(request, message, _reader(message, request.api_version), services)
+    finally:
+        services.steps.free(message)
     return chunks
 
 

@@ -37,14 +37,16 @@ def serve(request: InFlight, frame: bytearray, position: int, services: Services
     if end != len(frame):
         raise DecodeError(f"ProduceRequest v{version}: {len(frame) - end} bytes after its end")
     topics = yield from _last_of_each(message, by_id=version >= BY_TOPIC_ID_SINCE)
-    acks, timeout_ms = message.acks, message.timeout_ms
+    acks, timeout_ms, transactional_id = message.acks, message.timeout_ms, message.transactional_id
+    services.steps.free(message)
+    del message
 
     def answered() -> Chunks | None:
         return answer(topics, acks, timeout_ms)
 
     if acks in ACKS:
-        yield from refuse_unauthorized(request, services, message.transactional_id, topics)
-        _Appends(request, services, message.transactional_id, acks, topics, answered).begin()
+        yield from refuse_unauthorized(request, services, transactional_id, topics)
+        _Appends(request, services, transactional_id, acks, topics, answered).begin()
     else:
         refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
         request.reply_with(answered)

@@ -231,6 +231,7 @@ class Connection:
         for request in abandoned:
             if request.on_abandoned is not None and request.chunks is None:
                 run(request, request.on_abandoned)
+            request.free_message()
         self._out = []
         if self.muting is not None:
             self.muting.close()

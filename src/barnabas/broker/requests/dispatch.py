@@ -275,7 +275,7 @@ class Dispatcher:
         """Decodes a long frame in steps and serves it like `_call`."""
         decoding = codec.decode_in_steps(request_class(request.api_key), request.api_version, frame, position)
         message, _ = yield from decoding
-        request.message = message
+        request.message, request.has_long_frame = message, True
         if offer.is_forwarded:
             forward(request, message, frame, self.services)
             return

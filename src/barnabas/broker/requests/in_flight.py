@@ -36,7 +36,7 @@ _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 #: Responses with more elements are encoded in steps. The name and the error message of one have up to 64 KB together.
 LONG_ELEMENTS: Final = 250
-#: The messages of a request with a response of this size have few elements, which are freed at once.
+#: A response of this size has few elements, which are freed at once.
 _FREED_AT_ONCE_BYTES: Final = 64 * 1024
 #: Data up to this size is copied into the buffer of the preceding fields, which saves a chunk.
 COPIED_BYTES_MAX: Final = 16 * 1024
@@ -46,10 +46,6 @@ _OFFER_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items
 Chunks = list[Buffer]
 #: Replaces the chunks of a response that was sent.
 _SENT: Chunks = []
-
-
-def _ignore(_: object) -> None:
-    pass
 
 
 def start_response(correlation_id: int, header_version: int) -> bytearray:
@@ -140,6 +136,7 @@ class InFlight:
         "client_id",
         "connection",
         "correlation_id",
+        "has_long_frame",
         "message",
         "now_ms",
         "on_abandoned",
@@ -167,6 +164,8 @@ class InFlight:
         self.times = times
         #: The decoded message; None for APIs whose handlers decode by themselves.
         self.message: Message | None = None
+        #: Whether the message was decoded in steps, and is freed so.
+        self.has_long_frame = False
         self.chunks: Chunks | None = None
         #: The throttling of the request, which adds to the rates of its client; None while the cluster has no quotas.
         self.throttle: RequestThrottle | None = None
@@ -205,8 +204,14 @@ class InFlight:
         """Clears the references that form cycles after the response, so that no garbage collection is needed."""
         self.chunks = _SENT
         self.on_abandoned = None
+        self.free_message()
         self.message = None
         self.amend = None
+
+    def free_message(self) -> None:
+        """Frees the message of a long frame in steps, once nobody holds it."""
+        if self.has_long_frame:
+            self.connection.steps.free(self.message)
 
     def refused(self) -> None:
         """Ends the exemption from quotas, because the client may not send this request: it is no node of the
@@ -261,9 +266,7 @@ class InFlight:
         yield from encode_response_in_steps(response, self.api_version, head)
         finish_response(head)
         if len(head) > _FREED_AT_ONCE_BYTES:
-            for message in (response, self.message):
-                if message is not None:
-                    self.connection.steps.start(codec.freed_in_steps(message), _ignore)
+            self.connection.steps.free(response)
         return [head]
 
     def reply_encoded(self, chunks: Chunks) -> None:

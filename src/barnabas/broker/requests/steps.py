@@ -11,14 +11,18 @@ immutable.
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from types import GeneratorType
 from typing import Any, Final, Protocol
 
 from barnabas.common import effort
 from barnabas.common.continuations import Named, Owner, run
 from barnabas.common.effort import Work as Effort
 from barnabas.common.host import Clock, Timers
+from barnabas.protocol import codec
+from barnabas.protocol.message import Struct
 
 #: The work of a slice in units, and its time: the slice ends when either is used up.
 SLICE_UNITS: Final = 16
@@ -206,9 +210,9 @@ class Steps:
 
     def _slice(self, job: _Job) -> bool:
         """Runs one slice of a job. Returns whether the job has more work."""
-        work = job.work
         if not job.is_wanted():
-            work.close()
+            self.free(*_values_held_by(job.work))
+            job.work.close()
             return False
         self.slices += 1
         meter = _meter_of(job.owner)
@@ -220,8 +224,38 @@ class Steps:
             meter.leave()
 
     def _has_more(self, job: _Job) -> bool:
-        found = self.first_slice(job.work)
+        try:
+            found = self.first_slice(job.work)
+        except Exception as error:
+            self.free(*_values_of_failed(error))
+            raise
         if found is None:
             return True
         job.done(found[0])
         return False
+
+    def free(self, *values: object) -> None:
+        """Frees structs and lists in steps after the caller has dropped them (`codec.freed_in_steps`). Other values are
+        ignored.
+        """
+        large = [value for value in values if isinstance(value, Struct) or (isinstance(value, list) and value)]
+        if large:
+            self.start(codec.freed_in_steps(*large), _ignore)
+
+
+def _values_held_by(work: Work) -> Iterator[object]:
+    """Yields the local variables of suspended work, and of the work that it waits for."""
+    waiting: object = work
+    while isinstance(waiting, GeneratorType) and waiting.gi_frame is not None:
+        yield from waiting.gi_frame.f_locals.values()
+        waiting = waiting.gi_yieldfrom
+
+
+def _values_of_failed(error: Exception) -> Iterator[object]:
+    """Yields the local variables of the functions that an error has left."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        yield from frame.f_locals.values()
+
+
+def _ignore(_: object) -> None:
+    pass
