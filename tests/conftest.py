@@ -11,6 +11,7 @@ are idle.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import socket
@@ -82,6 +83,15 @@ def pytest_configure(config: pytest.Config) -> None:
     slow_is_no_fault = [HealthCheck.too_slow]
     settings.register_profile("barnabas", deadline=None, derandomize=ordinary, suppress_health_check=slow_is_no_fault)
     settings.load_profile("barnabas")
+
+
+def pytest_collection_finish() -> None:
+    """Excludes the objects of all tests from garbage collections, and makes these rarer. Each full collection visited
+    them all, which took a fifth of the CPU time of unit tests.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 20)
 
 
 _in_memory = turn_watch.InMemory()
