@@ -150,8 +150,20 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     choice = sys.modules.get("barnabas.cli.contexts.choice")
     if choice is not None:
         choice.begin()
+    if nextitem is None or nextitem.path != item.path:
+        _forget_cached(item)
     if item.nodeid.startswith(SYSTEM) and not (nextitem and nextitem.nodeid.startswith(SYSTEM)):
         programs.end_java()
+
+
+def _forget_cached(item: pytest.Item) -> None:
+    """Empties the caches of the functions of a test file: syntax trees of the whole product would be visited by each
+    garbage collection of later tests.
+    """
+    for value in vars(getattr(item, "module", item)).values():
+        clear = getattr(value, "cache_clear", None)
+        if clear is not None and getattr(value, "__module__", None) == item.module.__name__:
+            clear()
 
 
 #: The lines of a failure's message that the summary shows of a test that was repeated.
