@@ -160,10 +160,10 @@ def _forget_cached(item: pytest.Item) -> None:
     """Empties the caches of the functions of a test file: syntax trees of the whole product would be visited by each
     garbage collection of later tests.
     """
-    for value in vars(getattr(item, "module", item)).values():
-        clear = getattr(value, "cache_clear", None)
-        if clear is not None and getattr(value, "__module__", None) == item.module.__name__:
-            clear()
+    if isinstance(item, pytest.Function):
+        for value in vars(item.module).values():
+            if hasattr(value, "cache_clear") and value.__module__ == item.module.__name__:
+                value.cache_clear()
 
 
 #: The lines of a failure's message that the summary shows of a test that was repeated.
