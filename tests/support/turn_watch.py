@@ -6,8 +6,9 @@ Brokers in separate processes write their long turns into a file (`server.turns.
 
 Work that does not belong to a turn is left out: the start of a simulated node, which serves nobody (a real broker
 counts no turns before it serves); the work of threads, which in memory is done within an event; the comparisons of a
-judged run; garbage collections in the process of the tests, which check all objects of all tests; and work that is done
-once in a process (imports, codecs built at their first use), which depends on the tests that ran before.
+judged run; the measurement of the core's speed; garbage collections in the process of the tests, which check the objects
+of all tests; and work that is done once in a process (imports, codecs built at their first use), which depends on the
+tests that ran before.
 
 `@pytest.mark.long_turns("why")` is for a test whose long turn is outside of what a broker promises.
 """
@@ -59,6 +60,7 @@ class InMemory:
 
     def _note(self, elapsed_ns: int, cpu_ns: int, what: str) -> None:
         if cpu_ns > CPU_MS_MAX * MS:
+            self._inside = False  # The turn has ended: nothing is left out of it any more.
             usual_ms = core_speed.usual_ms(cpu_ns / MS)
             text = f"{cpu_ns // MS} ms of CPU ({elapsed_ns // MS} ms): {what}"
             self.long.append(LongTurn(usual_ms, text))
@@ -129,6 +131,8 @@ class InMemory:
         checks._probe = left_out(checks._probe)
         imports: Any = importlib
         imports.import_module = left_out(imports.import_module)
+        speed: Any = core_speed
+        speed.slowness = left_out(speed.slowness)
 
     def _on_collection(self, phase: str, info: dict[str, int]) -> None:
         if self._inside and not self._left_out:

@@ -369,6 +369,8 @@ def test_a_follower_that_receives_nothing_disturbs_no_other_node(apart: Nodes, n
 @in_namespaces
 def test_a_leader_that_receives_nothing_resigns(apart: Nodes, network: Namespaces) -> None:
     """The leader's packets arrive, but none reaches it, so it receives no fetch."""
+    # A voter whose log is new does not vote: two of them without the leader would wait for it.
+    until("all have everything", lambda: caught_up(apart))
     leader = apart.leader()
     others = [node_id for node_id in CONTROLLERS if node_id != leader]
     for node_id in (*others, BROKER):

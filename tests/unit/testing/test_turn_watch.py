@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import thread_time_ns
 
 import pytest
 from tests.support import core_speed, turn_watch
 from tests.support.turn_watch import MS, InMemory, InProcesses, LongTurn
 
 from barnabas.server.turns import FILE_VARIABLE
+from barnabas.simulation.host import VirtualTime
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +76,22 @@ def test_what_a_usual_core_would_take(
     """A core faster than usual lowers no limit."""
     monkeypatch.setattr(core_speed, "_known_work_ms", lambda: work_ms)
     assert core_speed.usual_ms(taken_ms) == pytest.approx(expected_ms)
+
+
+def test_the_measurement_of_the_core_is_no_work_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn within a turn measured the core, which took 50 ms of the outer one. The watch over all tests judges this
+    one.
+    """
+
+    def long_work() -> float:
+        begin_ns = thread_time_ns()
+        while thread_time_ns() - begin_ns < 4 * turn_watch.CPU_MS_MAX * MS:
+            pass
+        return 1.0
+
+    monkeypatch.setattr(core_speed, "_known_work_ms", long_work)
+
+    def turn() -> None:
+        core_speed.usual_ms(20.0)
+
+    VirtualTime().enter(turn)
