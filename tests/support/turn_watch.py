@@ -6,9 +6,9 @@ Brokers in separate processes write their long turns into a file (`server.turns.
 
 Work that does not belong to a turn is left out: the start of a simulated node, which serves nobody (a real broker
 counts no turns before it serves); the work of threads, which in memory is done within an event; the comparisons of a
-judged run; the measurement of the core's speed; garbage collections in the process of the tests, which check the objects
-of all tests; and work that is done once in a process (imports, codecs built at their first use), which depends on the
-tests that ran before.
+judged run; the measurement of the core's speed; garbage collections in the process of the tests, which check the
+objects of all tests; and work that is done once in a process (imports, codecs built at their first use), which depends
+on the tests that ran before.
 
 `@pytest.mark.long_turns("why")` is for a test whose long turn is outside of what a broker promises.
 """
