@@ -96,7 +96,7 @@ def code() -> Code:
 
 
 def texts_of(path: Path, source: str) -> Iterator[Text]:
-    # To tokenize all files takes 10 s.
+    # Tokenizing all files takes 10 s.
     if not FILE.search(source) and not DOTTED.search(source):
         return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -28,7 +28,7 @@ def usual_ms(cpu_ms: float) -> float:
 
 def measured_ms(work: Callable[[], object]) -> float:
     """Returns the CPU time of work on a usual core, without the garbage collector."""
-    with _without_collections():
+    with without_collections():
         begin_ns = thread_time_ns()
         work()
         taken_ns = thread_time_ns() - begin_ns
@@ -53,7 +53,7 @@ def _known_work_ms() -> float:
     them.
     """
     taken_ns = []
-    with _without_collections():
+    with without_collections():
         for _ in range(_TRIES):
             begin_ns = thread_time_ns()
             _known_work()
@@ -62,7 +62,7 @@ def _known_work_ms() -> float:
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """Switches the garbage collector off, because a collection visits the objects of all tests."""
     collects = gc.isenabled()
     gc.disable()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tests.support.core_speed import usual_ms
+from tests.support.core_speed import usual_ms, without_collections
 
 from barnabas.common.host import Timer
 from barnabas.simulation.host import VirtualTime
@@ -45,11 +44,7 @@ def longest_turn_ms(timers: MeasuredTimers, work: Callable[[], object], for_ms: 
     collector.
     """
     timers.longest_ms, timers.turns = 0.0, 0
-    # A full collection first would take half a second after thousands of other tests.
-    gc.disable()
-    try:
+    with without_collections():
         timers.measure(work)
         timers._time.run_for(for_ms)
-    finally:
-        gc.enable()
     return timers.longest_ms
